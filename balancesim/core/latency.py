@@ -1,0 +1,53 @@
+"""GPU time of prefill, decode steps and speculative rounds of a batch, with the whole GPU (model.md §3-§5).
+
+Everything is elementwise over arrays: a sequence of steps is one call with an array of context sums.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from balancesim.core.request import Mode
+from balancesim.core.server import ServerSpec
+from balancesim.core.work import Phase, decode_pass, prefill_pass, verify_pass
+from balancesim.units import FloatArray, Numeric
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCost:
+    """GPU time of speculative rounds, by part."""
+
+    draft_s: FloatArray
+    verify_s: FloatArray
+
+    @property
+    def total_s(self) -> FloatArray:
+        """Draft and verification together."""
+        return self.draft_s + self.verify_s
+
+
+def prefill_s(
+    server: ServerSpec, mode: Mode, sequences: Numeric, prompt_tokens: Numeric, squared_prompt_tokens: Numeric
+) -> Numeric:
+    """Return the prefill time of a batch with the given Σ s and Σ s²; SD also prefills the draft model."""
+    work = prefill_pass(prompt_tokens, squared_prompt_tokens, sequences)
+    target = server.target_s(Phase.PREFILL, work)
+    return target + server.draft_s(Phase.PREFILL, work) if mode is Mode.SD else target
+
+
+def decode_steps_s(server: ServerSpec, sequences: Numeric, context_tokens: Numeric) -> Numeric:
+    """Return the time of AD steps: ``sequences`` requests whose contexts sum to ``context_tokens``."""
+    return server.target_s(Phase.DECODE, decode_pass(sequences, context_tokens))
+
+
+def rounds_s(server: ServerSpec, sequences: Numeric, context_tokens: Numeric, draft_length: int) -> RoundCost:
+    """Return the time of SD rounds that start at contexts summing to ``context_tokens``.
+
+    γ draft passes at contexts c, c+1, …, c+γ−1, then one target pass over γ+1 rows. γ = 0 is an AD step.
+    """
+    context = np.asarray(context_tokens, dtype=float)
+    verify = np.asarray(server.target_s(Phase.VERIFY, verify_pass(sequences, context, draft_length)))
+    draft = np.zeros_like(verify)
+    for depth in range(draft_length):
+        draft = draft + server.draft_s(Phase.DECODE, decode_pass(sequences, context + depth * np.asarray(sequences)))
+    return RoundCost(draft, verify)

@@ -1,0 +1,63 @@
+"""The work of one forward pass of a batch, as every cost law sees it.
+
+A pass is described by five sums over its rows, so that prefill, decoding, drafting and verification are one case, and a
+whole sequence of passes is the same object with arrays for numbers.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Protocol
+
+from balancesim.core.gpu import GpuSpec
+from balancesim.core.llm import LlmSpec
+from balancesim.units import Numeric
+
+
+class Phase(StrEnum):
+    """What a pass is for; the law ``flops`` has one coefficient for each (model.md §3)."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"  #: one new token a sequence, on the target or on the draft model
+    VERIFY = "verify"  #: draft_length + 1 new tokens a sequence, on the target
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardPass:
+    """Sums over the rows of one pass (or, elementwise, of many passes)."""
+
+    sequences: Numeric  #: requests in the batch
+    new_tokens: Numeric  #: rows: Σ q_k
+    attention_pairs: Numeric  #: Σ over rows of the context that the row attends to
+    kv_tokens: Numeric  #: cached tokens read once by the pass: Σ over sequences of the context
+    head_rows: Numeric  #: rows that need logits
+
+
+def prefill_pass(prompt_tokens: Numeric, squared_prompt_tokens: Numeric, sequences: Numeric) -> ForwardPass:
+    """Return the prefill of prompts with the given Σ s and Σ s² (the causal half is not taken off, model.md §3)."""
+    return ForwardPass(sequences, prompt_tokens, squared_prompt_tokens, 0.0 * sequences, sequences)
+
+
+def decode_pass(sequences: Numeric, context_tokens: Numeric) -> ForwardPass:
+    """Return one decode step of ``sequences`` requests whose contexts sum to ``context_tokens``."""
+    return ForwardPass(sequences, sequences, context_tokens, context_tokens, sequences)
+
+
+def verify_pass(sequences: Numeric, context_tokens: Numeric, draft_length: int) -> ForwardPass:
+    """Return the verification of γ drafts a sequence: γ+1 rows, row j at its own context c + j.
+
+    Σ over rows of the context is (γ+1)·Σc + b·γ(γ+1)/2; the cache is read once, up to the last row: Σc + b·γ.
+    With γ = 0 it equals `decode_pass`.
+    """
+    rows = draft_length + 1
+    pairs = rows * context_tokens + sequences * (draft_length * rows / 2)
+    return ForwardPass(sequences, sequences * rows, pairs, context_tokens + sequences * draft_length, sequences * rows)
+
+
+class LatencyLaw(Protocol):
+    """A cost law: the time of one forward pass of a batch with the whole GPU (model.md §3)."""
+
+    name: ClassVar[str]
+
+    def forward_s(self, llm: LlmSpec, gpu: GpuSpec, phase: Phase, work: ForwardPass) -> Numeric:
+        """Return seconds; a float for floats, elementwise for arrays. Must not fall when any sum of ``work`` rises."""
+        ...
