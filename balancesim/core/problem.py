@@ -71,7 +71,7 @@ def no_residents() -> Residents:
 
 @dataclass(frozen=True)
 class LanePrediction:
-    """What a lane of a decision is expected to do, from the epoch on. ``finish_s`` and ``slack_s`` in the same order."""
+    """What a lane of a decision is expected to do, from the epoch on; columns in the same order."""
 
     request_id: IntArray  #: new members, then the lane's residents
     finish_s: FloatArray  #: predicted time from the epoch to the last token

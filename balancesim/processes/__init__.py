@@ -1,0 +1,1 @@
+"""The SimPy world: requests arrive, prompts go up, epochs decide, lanes share the GPU, answers come down."""
