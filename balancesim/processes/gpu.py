@@ -13,6 +13,8 @@ import simpy
 
 from balancesim.core.service_curve import UNUSED, Hold, Layout, Rotation, ServiceCurve, Slicing, Timeline
 
+_DONE_S = 1e-12  #: GPU seconds that count as nothing
+
 
 @dataclass(slots=True)
 class _Job:
@@ -97,7 +99,7 @@ class Gpu:
     def _settle(self) -> None:
         """Bring the state up to now: work received, the hold in progress, shares that have come into force."""
         now = self._env.now
-        if self._timeline is not None:
+        if self._timeline is not None and now > self._timeline.lead[0].from_s:  # else its first owner never ran
             self._hold = self._timeline.hold_at(now)
         for job in self._jobs.values():
             job.received_s += job.curve.received_s(now)
@@ -126,7 +128,9 @@ class Gpu:
             return
         job.version += 1
         version = job.version
-        end_s = job.curve.finish_s(max(0.0, job.work_s - job.received_s))
+        left_s = job.work_s - job.received_s
+        # Work whose last event fell on the very instant of a change is done; rounding must not cost it a window.
+        end_s = job.curve.finish_s(left_s) if left_s > _DONE_S else self._env.now
         if math.isinf(end_s):
             raise RuntimeError(f"lane {lane_id} has work but no share of the GPU")
 
