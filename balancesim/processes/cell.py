@@ -1,0 +1,182 @@
+"""A cell seen from its server: prompts go up, answers come down, the backhaul delays both."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import simpy
+
+from balancesim.processes.visit import Visit
+from balancesim.units import FloatArray, IntArray
+
+
+class Link(Protocol):
+    """One direction of a cell's radio, as `processes.links` provides it."""
+
+    def send(self, transfer_id: int, user_id: int, bits: float, done: Callable[[], None]) -> None:
+        """Start a transfer; ``done`` is called when its last bit is through."""
+        ...
+
+    def cancel(self, transfer_id: int) -> None:
+        """Give a transfer up."""
+        ...
+
+    def predicted_s(self, user_ids: IntArray, bits: FloatArray) -> FloatArray:
+        """Return transfer times at the rates of the present block; inf in outage."""
+        ...
+
+    def spectral_efficiency(self, user_ids: IntArray) -> FloatArray:
+        """Return η of the users in the present block."""
+        ...
+
+    def sinr(self, user_id: int) -> float:
+        """Return the linear SINR of a user in the present block."""
+        ...
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Links of one cell and what a token weighs on them."""
+
+    cell_id: int
+    uplink: Link
+    downlink: Link
+    backhaul_s: float
+    bits_per_token: float
+    streamed: bool  #: answers leave token by token, else when they are complete
+
+    def prompt_bits(self, visit: Visit) -> float:
+        """Bits of a prompt: tokens · bits_per_token + payload (model.md §2)."""
+        return visit.request.prompt_tokens * self.bits_per_token + visit.request.payload_bits
+
+    def answer_bits(self, tokens: int) -> float:
+        """Bits whose transfer ends the answer: all of it, or the last token when it is streamed."""
+        return (1 if self.streamed else tokens) * self.bits_per_token
+
+
+@dataclass
+class Uploads:
+    """The uplinks of all cells of one server (`discipline.UploadPort`)."""
+
+    env: simpy.Environment
+    cells: dict[int, Cell]
+    _ends: dict[int, float] = field(default_factory=dict)  #: predicted end of uploads under way, by request id
+
+    def start(self, visit: Visit, done: Callable[[Visit], None]) -> None:
+        """Begin the upload now; ``done`` is called when the prompt is at the server."""
+        cell, request = self.cells[visit.cell_id], visit.request
+        visit.upload_start_s = self.env.now
+        visit.uplink_sinr = cell.uplink.sinr(request.user_id)
+        self._ends[request.request_id] = self.env.now + self.predicted_s([visit])[0]
+
+        def at_server(_: simpy.Event | None = None) -> None:
+            if self._ends.pop(request.request_id, None) is not None:
+                visit.upload_end_s = self.env.now
+                done(visit)
+
+        def uploaded() -> None:
+            if cell.backhaul_s > 0:
+                self.env.timeout(cell.backhaul_s).callbacks.append(at_server)
+            else:
+                at_server()
+
+        cell.uplink.send(request.request_id, request.user_id, cell.prompt_bits(visit), uploaded)
+
+    def cancel(self, visit: Visit) -> None:
+        """Give the upload up."""
+        if self._ends.pop(visit.request.request_id, None) is not None:
+            self.cells[visit.cell_id].uplink.cancel(visit.request.request_id)
+
+    def left_s(self, visit: Visit) -> float:
+        """Return the rest of an upload under way, as predicted when it began."""
+        return max(0.0, self._ends[visit.request.request_id] - self.env.now)
+
+    def predicted_s(self, visits: Sequence[Visit]) -> FloatArray:
+        """Return the upload times of prompts that would start now, backhaul included; 0 for those that are in."""
+        result = np.zeros(len(visits))
+        for cell, index in by_cell(self.cells, visits):
+            rows = [i for i in index if visits[i].upload_end_s is None]
+            if rows:
+                users = np.array([visits[i].request.user_id for i in rows])
+                bits = np.array([cell.prompt_bits(visits[i]) for i in rows])
+                result[rows] = cell.uplink.predicted_s(users, bits) + cell.backhaul_s
+        return result
+
+    def spectral_efficiency(self, visits: Sequence[Visit]) -> FloatArray:
+        """Return η of the visits' uplinks."""
+        result = np.zeros(len(visits))
+        for cell, index in by_cell(self.cells, visits):
+            result[index] = cell.uplink.spectral_efficiency(np.array([visits[i].request.user_id for i in index]))
+        return result
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The downlinks of all cells of one server.
+
+    A streamed answer is two transfers: its first token when the server has it, and at its end the last token together
+    with what the link could not have carried in the meantime [A: the rate at the end stands for the whole stream].
+    """
+
+    env: simpy.Environment
+    cells: dict[int, Cell]
+    received: Callable[[Visit], None]  #: the user has the whole answer
+
+    def predicted_s(self, visits: Sequence[Visit]) -> FloatArray:
+        """Return t_down of answers of the predicted length that would leave now, backhaul included."""
+        result = np.zeros(len(visits))
+        for cell, index in by_cell(self.cells, visits):
+            users = np.array([visits[i].request.user_id for i in index])
+            bits = np.array([cell.answer_bits(visits[i].request.predicted_output_tokens) for i in index])
+            result[index] = cell.downlink.predicted_s(users, bits) + cell.backhaul_s
+        return result
+
+    def first_token(self, visit: Visit) -> None:
+        """Send the first token on its way where answers are streamed."""
+        visit.server_first_token_s = self.env.now
+        cell = self.cells[visit.cell_id]
+        if cell.streamed and visit.request.output_tokens > 1:
+            visit.downlink_sinr = cell.downlink.sinr(visit.request.user_id)
+
+            def arrived() -> None:
+                visit.user_first_token_s = self.env.now + cell.backhaul_s
+
+            cell.downlink.send(2 * visit.request.request_id, visit.request.user_id, cell.bits_per_token, arrived)
+
+    def last_token(self, visit: Visit) -> None:
+        """Send the (rest of the) answer."""
+        cell, user_id = self.cells[visit.cell_id], visit.request.user_id
+        if visit.downlink_sinr is None:
+            visit.downlink_sinr = cell.downlink.sinr(user_id)
+        bits = visit.tokens_out * cell.bits_per_token
+        if cell.streamed:
+            since = visit.server_first_token_s if visit.server_first_token_s is not None else self.env.now
+            whole_s = float(cell.downlink.predicted_s(np.array([user_id]), np.array([bits]))[0])
+            sent = (self.env.now - since) / whole_s if whole_s > 0 else 1.0
+            bits = max(cell.bits_per_token, bits * (1.0 - sent))
+
+        def at_user(_: simpy.Event | None = None) -> None:
+            visit.user_last_token_s = self.env.now
+            if visit.user_first_token_s is None:  # an answer sent whole is read when it is complete
+                visit.user_first_token_s = self.env.now
+            self.received(visit)
+
+        def arrived() -> None:
+            if cell.backhaul_s > 0:
+                self.env.timeout(cell.backhaul_s).callbacks.append(at_user)
+            else:
+                at_user()
+
+        cell.downlink.send(2 * visit.request.request_id + 1, user_id, bits, arrived)
+
+
+def by_cell(cells: dict[int, Cell], visits: Sequence[Visit]) -> list[tuple[Cell, list[int]]]:
+    """Return the cells of the visits with the positions of each cell's visits."""
+    if len(cells) == 1:
+        (cell,) = cells.values()
+        return [(cell, list(range(len(visits))))] if visits else []
+    index: dict[int, list[int]] = {}
+    for position, visit in enumerate(visits):
+        index.setdefault(visit.cell_id, []).append(position)
+    return [(cells[cell_id], positions) for cell_id, positions in index.items()]

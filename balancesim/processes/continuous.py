@@ -1,0 +1,197 @@
+"""Discipline ``continuous``: every epoch may admit and change shares; requests come and go while lanes run.
+
+Mode and reserved memory of a request are fixed when it is admitted. When its answer outgrows the reservation, the
+reservation grows by ``kv_growth_tokens``; when no memory is left, the youngest request of the lane is preempted: its
+cache is dropped, and built again from prompt and answer so far once memory is free. The pass that builds it again
+emits no token [A].
+"""
+
+import math
+from collections import Counter
+
+import numpy as np
+import simpy
+
+from balancesim.core.decision import Lane
+from balancesim.core.memory import kv_bytes_per_token, request_kv_bytes, speculates
+from balancesim.core.problem import Residents
+from balancesim.processes.continuous_lane import ContinuousLane, LaneHooks
+from balancesim.processes.discipline import Host
+from balancesim.processes.resident import Resident
+from balancesim.processes.resident_table import ResidentView, resident_table
+from balancesim.processes.visit import Visit
+
+
+class ContinuousDiscipline:
+    """Lanes that live as long as somebody is in them."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._lanes: dict[int, ContinuousLane] = {}
+        self._decided: dict[int, Lane] = {}  #: the latest decision on each lane
+        self._members: Counter[int] = Counter()  #: requests inside, by lane
+        self._inside: dict[int, Resident] = {}  #: by request id, in order of admission
+        self._uploading: set[int] = set()
+        self._preempted: dict[int, Resident] = {}
+        self._order = 0
+
+    def ready(self) -> bool:
+        """Return True: a decision may be taken at any epoch."""
+        return True
+
+    def count(self) -> int:
+        """Return how many requests are inside."""
+        return len(self._inside)
+
+    def unfinished(self) -> list[Visit]:
+        """Return the visits still inside."""
+        for resident in self._inside.values():
+            lane = self._lanes[self._lane_id(resident)]
+            if resident.prefilled:
+                resident.visit.tokens_out = resident.tokens_at(lane.steps_now())
+        return [resident.visit for resident in self._inside.values()]
+
+    def resident_lanes(self) -> dict[int, Lane]:
+        """Return the lanes that have somebody inside."""
+        return {lane_id: lane for lane_id, lane in self._decided.items() if self._members[lane_id]}
+
+    def residents(self) -> Residents:
+        """Return who is inside, as a policy may see it; who is preempted waits for memory and is left out."""
+        view = ResidentView(self._host, self._lanes, self._uploading)
+        return resident_table(view, [r for k, r in self._inside.items() if k not in self._preempted])
+
+    def admit(self, lane: Lane, visits: list[Visit], draft_load_s: float = 0.0) -> None:
+        """Reserve each member's memory; it joins the lane when its prompt (and the draft model) is in."""
+        host = self._host
+        self._decided[lane.lane_id] = lane
+        if not self._members[lane.lane_id]:  # an empty lane may change its mode
+            hooks = LaneHooks(lambda r: host.first_token(r.visit), self._done, self._outgrown)
+            self._lanes[lane.lane_id] = ContinuousLane(host, lane.lane_id, lane.mode, lane.draft_length, hooks)
+        ready_s = host.env.now + (draft_load_s if speculates(lane.mode, lane.draft_length) else 0.0)
+        for visit in visits:
+            request = visit.request
+            tokens = request.prompt_tokens + request.predicted_output_tokens
+            size = float(request_kv_bytes(host.spec, lane.mode, lane.draft_length, tokens))
+            host.memory.reserve(request.request_id, size)
+            visit.reserved_bytes = size
+            resident = Resident(visit, self._order, request.predicted_output_tokens, self._draw(lane, visit))
+            self._order += 1
+            self._inside[request.request_id] = resident
+            self._members[lane.lane_id] += 1
+            self._bring_in(resident, ready_s)
+
+    def _draw(self, lane: Lane, visit: Visit) -> "np.ndarray[tuple[int], np.dtype[np.int64]] | None":
+        if not speculates(lane.mode, lane.draft_length):
+            return None
+        rounds = self._host.acceptance.rounds(visit.request, lane.draft_length, self._host.luck)
+        return 1 + np.cumsum(rounds)
+
+    def _bring_in(self, resident: Resident, ready_s: float) -> None:
+        """Start the upload where it is still to be made, then join the lane."""
+        host, visit = self._host, resident.visit
+        request_id = visit.request.request_id
+        if math.isfinite(visit.deadline_at_s) and (host.abort_late or visit.upload_end_s is None):
+            left_s = max(0.0, visit.deadline_at_s - host.env.now)
+            host.env.timeout(left_s).callbacks.append(lambda _: self._deadline(resident))
+        if visit.upload_end_s is None:
+            self._uploading.add(request_id)
+
+            def arrived(_: Visit) -> None:
+                self._uploading.discard(request_id)
+                self._join_at(resident, ready_s)
+
+            host.uploads.start(visit, arrived)
+        else:
+            self._join_at(resident, ready_s)
+
+    def _join_at(self, resident: Resident, ready_s: float) -> None:
+        wait_s = ready_s - self._host.env.now
+
+        def join(_: simpy.Event | None = None) -> None:
+            if resident.visit.request.request_id in self._inside:
+                self._lanes[self._lane_id(resident)].join(resident)
+
+        if wait_s > 0:
+            self._host.env.timeout(wait_s).callbacks.append(join)
+        else:
+            join()
+
+    def _deadline(self, resident: Resident) -> None:
+        """The deadline passes: an upload is given up; with ``abort_late`` a request in service is stopped."""
+        request_id = resident.visit.request.request_id
+        if self._inside.get(request_id) is not resident:
+            return
+        if request_id in self._uploading:
+            self._uploading.discard(request_id)
+            self._host.uploads.cancel(resident.visit)
+            self._leave(resident)
+            self._host.expired(resident.visit)
+            self._freed()
+        elif self._host.abort_late and request_id in self._preempted:
+            self._done(resident)
+        elif self._host.abort_late:
+            self._lanes[self._lane_id(resident)].stop(resident)
+
+    def _done(self, resident: Resident) -> None:
+        """A request leaves its lane with its answer, or with what there is of it at its deadline."""
+        visit = resident.visit
+        visit.tokens_out = resident.tokens_out
+        visit.draft_rounds = resident.steps_done
+        visit.truncated = visit.tokens_out < visit.request.output_tokens
+        visit.server_last_token_s = self._host.env.now
+        self._leave(resident)
+        self._host.answered(visit)
+        self._freed()
+
+    def _leave(self, resident: Resident) -> None:
+        request_id = resident.visit.request.request_id
+        del self._inside[request_id]
+        self._members[self._lane_id(resident)] -= 1
+        if self._preempted.pop(request_id, None) is None:
+            self._host.memory.release(request_id)
+
+    def _freed(self) -> None:
+        """Memory was released: preempted requests come back first, in order of admission; then an epoch may be due."""
+        memory = self._host.memory
+        for request_id, resident in sorted(self._preempted.items(), key=lambda item: item[1].order):
+            size = self._return_bytes(resident)
+            if not memory.fits(size):
+                break
+            del self._preempted[request_id]
+            memory.reserve(request_id, size)
+            self._lanes[self._lane_id(resident)].join(resident)
+        self._host.departed()
+
+    def _return_bytes(self, resident: Resident) -> float:
+        lane = self._decided[self._lane_id(resident)]
+        resident.reserved_tokens = max(resident.reserved_tokens, resident.tokens_out + self._host.kv_growth_tokens)
+        tokens = resident.visit.request.prompt_tokens + resident.reserved_tokens
+        return float(request_kv_bytes(self._host.spec, lane.mode, lane.draft_length, tokens))
+
+    def _outgrown(self, resident: Resident) -> bool:
+        """Grow a reservation; preempt the youngest of the lane until it fits. False = it was preempted itself."""
+        lane_id = self._lane_id(resident)
+        share, lane, memory = self._decided[lane_id], self._lanes[lane_id], self._host.memory
+        size = self._host.kv_growth_tokens * kv_bytes_per_token(self._host.spec, share.mode, share.draft_length)
+        while not memory.fits(size):
+            youngest = max(lane.running.values(), key=lambda other: other.order)
+            self._preempt(lane, youngest)
+            if youngest is resident:
+                return False
+        memory.reserve(resident.visit.request.request_id, size)
+        resident.reserved_tokens += self._host.kv_growth_tokens
+        return True
+
+    def _preempt(self, lane: ContinuousLane, resident: Resident) -> None:
+        """Drop a request's cache; give the request up (cut short) where it can never fit again."""
+        lane.remove(resident)
+        resident.visit.preemptions += 1
+        self._host.memory.release(resident.visit.request.request_id)
+        self._preempted[resident.visit.request.request_id] = resident
+        if self._return_bytes(resident) > self._host.memory.capacity_bytes:
+            self._done(resident)
+
+    def _lane_id(self, resident: Resident) -> int:
+        lane_id = resident.visit.lane_id
+        assert lane_id is not None
+        return lane_id

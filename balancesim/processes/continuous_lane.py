@@ -1,0 +1,195 @@
+"""One lane of continuous batching: requests join at step boundaries, prefill first, each leaves when it is done.
+
+Between two changes of the batch the durations of all coming steps are known: they are one array (contexts grow by a
+token a step, or by the drawn tokens of a round), and one event stands for all of them. A request that joins cuts the
+array at the end of the step in progress.
+"""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from balancesim.columns import GpuRow
+from balancesim.core.latency import decode_steps_s, prefill_s, rounds_s
+from balancesim.core.memory import speculates
+from balancesim.core.request import Mode
+from balancesim.processes.discipline import Host
+from balancesim.processes.resident import Resident, RoundTokens
+from balancesim.units import FloatArray
+
+_EDGE_S = 1e-12  #: a join within this of a step's end is at that boundary
+_MOST_STEPS = 4096  #: longest array of coming steps
+
+
+@dataclass(frozen=True, slots=True)
+class LaneHooks:
+    """What the lane tells its discipline."""
+
+    first_token: Callable[[Resident], None]
+    done: Callable[[Resident], None]
+    outgrown: Callable[[Resident], bool]  #: asks for more memory; False = it was preempted
+
+
+class ContinuousLane:
+    """The batch of one lane."""
+
+    def __init__(self, host: Host, lane_id: int, mode: Mode, draft_length: int, hooks: LaneHooks) -> None:
+        self.lane_id, self.mode, self.draft_length = lane_id, mode, draft_length
+        self.pending: dict[int, Resident] = {}  #: at the server, waiting for a prefill; by request id
+        self.running: dict[int, Resident] = {}
+        self.step = 0  #: steps (AD) or rounds (SD) done
+        self._host, self._hooks = host, hooks
+        self._drafting = speculates(mode, draft_length)
+        self._round_tokens = RoundTokens()
+        self._context = 0  #: Σ over running of the context of the next step
+        self._ends: list[tuple[int, int, Resident]] = []
+        self._busy = False
+        self._stopping = False
+        self._plan: FloatArray | None = None  #: GPU seconds to the end of each coming step; None = prefilling or idle
+        self._parts: tuple[FloatArray, FloatArray] | None = None
+        self._steps = 0
+        self._start_s = 0.0
+
+    def join(self, resident: Resident) -> None:
+        """Take a request whose prompt is in; it starts at the next step boundary."""
+        self.pending[resident.visit.request.request_id] = resident
+        self._stopping |= resident.stop
+        self._wake()
+
+    def stop(self, resident: Resident) -> None:
+        """Remove a request at the next step boundary."""
+        resident.stop = True
+        self._stopping = True
+        self._wake()
+
+    def remove(self, resident: Resident) -> None:
+        """Remove a request now, at a step boundary, and settle what it has emitted."""
+        request_id = resident.visit.request.request_id
+        if self.pending.pop(request_id, None) is None:
+            del self.running[request_id]
+            self._context -= resident.visit.request.prompt_tokens + resident.tokens_at(self.step)
+            if resident.emitted is not None:
+                done = resident.steps_done + self.step - resident.joined_step
+                self._round_tokens.add(np.diff(resident.emitted, prepend=1)[done:], -1)
+            resident.gone = True
+            resident.pause(self.step)
+
+    def steps_now(self) -> int:
+        """Return the steps done by now, those of the plan in progress included."""
+        if self._plan is None:
+            return self.step
+        received = self._host.gpu.received_s(self.lane_id)
+        done = int(np.searchsorted(self._plan[: self._steps], received + _EDGE_S, side="right"))
+        return self.step + min(done, self._steps)
+
+    def _wake(self) -> None:
+        if not self._busy:
+            self._next()
+        elif self._plan is not None:
+            received = self._host.gpu.received_s(self.lane_id)
+            done = int(np.searchsorted(self._plan[: self._steps], received + _EDGE_S, side="right"))
+            at_edge = received <= (self._plan[done - 1] if done else 0.0) + _EDGE_S
+            steps = done if at_edge else done + 1
+            if steps < self._steps:
+                self._steps = steps
+                self._host.gpu.cut(self.lane_id, float(self._plan[steps - 1]) if steps else received)
+
+    def _next(self) -> None:
+        """At a step boundary: remove who must stop, then prefill who waits, else decode."""
+        if self._stopping:
+            self._stopping = False
+            for resident in [r for r in (*self.running.values(), *self.pending.values()) if r.stop]:
+                self.remove(resident)
+                self._hooks.done(resident)
+        self._start_s = self._host.env.now
+        self._busy = bool(self.pending or self.running)
+        if self.pending:
+            self._prefill()
+        elif self.running:
+            self._decode()
+
+    def _prefill(self) -> None:
+        batch = list(self.pending.values())
+        now = self._host.env.now
+        prompts = squares = 0
+        for resident in batch:
+            context = resident.context_tokens
+            prompts += context
+            squares += context * context
+            if resident.visit.prefill_start_s is None:
+                resident.visit.prefill_start_s = now
+        mode = Mode.SD if self._drafting else Mode.AD
+        work_s = float(prefill_s(self._host.spec, mode, float(len(batch)), float(prompts), float(squares)))
+        self._plan = None
+        self._host.gpu.run(self.lane_id, work_s, lambda: self._prefilled(batch, work_s))
+
+    def _prefilled(self, batch: list[Resident], work_s: float) -> None:
+        fresh = sum(resident.tokens_out == 0 for resident in batch)
+        self._span(0, len(batch), fresh, (work_s, 0.0, 0.0, 0.0))
+        for resident in batch:
+            del self.pending[resident.visit.request.request_id]
+            self.running[resident.visit.request.request_id] = resident
+            first = resident.tokens_out == 0
+            resident.tokens_out = max(1, resident.tokens_out)
+            resident.joined_step, resident.prefilled, resident.gone = self.step, True, False
+            self._context += resident.context_tokens
+            if resident.emitted is not None:
+                self._round_tokens.add(np.diff(resident.emitted, prepend=1)[resident.steps_done :])
+            if first:
+                self._hooks.first_token(resident)
+            if resident.tokens_out >= resident.visit.request.output_tokens:
+                self.remove(resident)
+                self._hooks.done(resident)
+            else:
+                heapq.heappush(self._ends, (resident.end_step(), resident.order, resident))
+        self._next()
+
+    def _decode(self) -> None:
+        while self._ends[0][2].gone:
+            heapq.heappop(self._ends)
+        steps = min(self._ends[0][0] - self.step, _MOST_STEPS)
+        size, spec = float(len(self.running)), self._host.spec
+        if self._drafting:
+            growth = np.cumsum(self._round_tokens.coming(steps))
+            cost = rounds_s(spec, size, self._context + np.concatenate(([0.0], growth[:-1])), self.draft_length)
+            self._parts = (np.cumsum(cost.draft_s), np.cumsum(cost.verify_s))
+            plan = self._parts[0] + self._parts[1]
+        else:
+            contexts = np.arange(self._context, self._context + size * steps - 0.5, size)
+            plan = np.cumsum(decode_steps_s(spec, size, contexts))
+        self._plan, self._steps = plan, steps
+        self._host.gpu.run(self.lane_id, float(plan[-1]), self._decoded)
+
+    def _decoded(self) -> None:
+        steps, plan, size = self._steps, self._plan, len(self.running)
+        assert plan is not None
+        self._plan = None
+        tokens = self._round_tokens.advance(steps) if self._drafting else size * steps
+        self._context += tokens
+        self.step += steps
+        if steps:
+            last = steps - 1
+            if self._parts is not None:
+                parts = (0.0, 0.0, float(self._parts[0][last]), float(self._parts[1][last]))
+            else:
+                parts = (0.0, float(plan[last]), 0.0, 0.0)
+            self._span(steps, size, tokens, parts)
+        while self._ends and (self._ends[0][0] <= self.step or self._ends[0][2].gone):
+            resident = heapq.heappop(self._ends)[2]
+            if not resident.gone:
+                self._reached(resident)
+        self._next()
+
+    def _reached(self, resident: Resident) -> None:
+        if resident.tokens_at(self.step) >= resident.visit.request.output_tokens:
+            self.remove(resident)
+            self._hooks.done(resident)
+        elif self._hooks.outgrown(resident):
+            heapq.heappush(self._ends, (self.step + max(1, resident.end_step() - self.step), resident.order, resident))
+
+    def _span(self, steps: int, size: int, tokens: int, parts: tuple[float, float, float, float]) -> None:
+        host = self._host
+        switch_s, times = host.gpu.switching_s(self.lane_id), (self._start_s, host.env.now)
+        host.span(GpuRow(host.server_id, self.lane_id, self.mode, *times, steps, size, tokens, *parts, switch_s))
