@@ -73,7 +73,11 @@ def step_twin(slicing, shares, jobs, dt, changes=()):
             owner = order[owner_window]
         elif busy and slicing.work_conserving:
             index = owner_window if owner_window is not None else len(order)
-            owner = next(order[(index - k) % len(order)] for k in range(1, len(order) + 1) if order[(index - k) % len(order)] in busy)
+            owner = next(
+                order[(index - k) % len(order)]
+                for k in range(1, len(order) + 1)
+                if order[(index - k) % len(order)] in busy
+            )
         if owner is not None:
             if owner != runner:
                 switch_left = slicing.switch_s if runner is not None else 0.0

@@ -85,8 +85,9 @@ class ContinuousLane:
         return self.step + min(done, self._steps)
 
     def _wake(self) -> None:
-        if not self._busy:
-            self._next()
+        if not self._busy:  # an idle lane starts with all who come at this instant
+            self._busy = True
+            self._host.env.timeout(0).callbacks.append(lambda _: self._next())
         elif self._plan is not None:
             received = self._host.gpu.received_s(self.lane_id)
             done = int(np.searchsorted(self._plan[: self._steps], received + _EDGE_S, side="right"))
