@@ -1,0 +1,70 @@
+# balancesim: `make help` lists what can be done. The first target that needs it makes .venv from requirements.lock.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+NAME ?= dense_urban
+PAPER ?= balance
+WORKERS ?= 2
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup scenario compare reproduce validate bench bench-solver test lint theory coverage lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
+
+setup: $(STAMP) ## make the virtual environment (done by every other target on its own)
+
+$(STAMP): requirements.lock setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "balancesim needs Python 3.11 or newer: make PYTHON=python3.11 ..."; exit 2; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+		|| { echo "this Python cannot make virtual environments; on Debian: apt install python3-venv"; exit 2; }
+	@echo "Making $(VENV) from requirements.lock (once, about a minute) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+scenario: $(STAMP) ## run a scenario under its policies and compare them: make scenario NAME=dense_urban
+	@$(BIN)/balancesim compare $(NAME) --workers $(WORKERS) $(ARGS)
+
+compare: $(STAMP) ## print the comparison of results that are there: make compare NAME=dense_urban
+	@$(BIN)/balancesim compare results/$(NAME) $(ARGS)
+
+reproduce: $(STAMP) ## rerun a paper's evaluation, its values beside ours: make reproduce PAPER=balance
+	@$(BIN)/python -m analysis.reproduce.$(PAPER) $(ARGS)
+
+validate: $(STAMP) ## compare cost laws with measurements on real GPUs
+	@$(BIN)/python -m analysis.validation $(ARGS)
+
+bench: $(STAMP) ## measure the speed and memory of the simulator
+	@$(BIN)/python -m benchmarks.bench_simulate $(ARGS)
+
+bench-solver: $(STAMP) ## measure the speed and quality of the decision algorithms
+	@$(BIN)/python -m benchmarks.bench_solver $(ARGS)
+
+test: lint ## lint, types and the fast tests
+	@$(BIN)/python -m pytest -q -n 2 -m "not slow" $(ARGS)
+
+lint: $(STAMP) ## style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
+	@$(BIN)/mypy
+
+theory: $(STAMP) ## the slow statistical tests
+	@$(BIN)/python -m pytest -q -n 2 -m slow $(ARGS)
+
+coverage: $(STAMP) ## line coverage of the fast tests
+	@$(BIN)/python -m pytest -q -n 2 -m "not slow" --cov --cov-report=term --cov-fail-under=95 $(ARGS)
+
+lock: $(STAMP) ## renew requirements.lock
+	@$(BIN)/python -m pip install --quiet pip-tools
+	@$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-emit-index-url \
+		--no-emit-find-links --no-emit-trusted-host --extra test -o requirements.lock setup.cfg build-requirements.in
+
+clean: ## remove what the targets made, except results
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info .coverage*
