@@ -53,6 +53,16 @@ def verify_pass(sequences: Numeric, context_tokens: Numeric, draft_length: int) 
     return ForwardPass(sequences, sequences * rows, pairs, context_tokens + sequences * draft_length, sequences * rows)
 
 
+def pass_flops(llm: LlmSpec, work: ForwardPass) -> Numeric:
+    """Return the FLOPs of a pass: rows · flops_per_token + pairs · flops_per_pair + head rows · flops_per_head_row.
+
+    FLOPs are twice the multiply-adds of the matrix products; norms, rotary positions and softmax are left out
+    (model.md §3). Scalars go first, so that a batch of constant size over many contexts costs two array operations.
+    """
+    rows = llm.flops_per_token * work.new_tokens + llm.flops_per_head_row * work.head_rows
+    return rows + llm.flops_per_pair * work.attention_pairs
+
+
 class LatencyLaw(Protocol):
     """A cost law: the time of one forward pass of a batch with the whole GPU (model.md §3)."""
 
