@@ -3,9 +3,10 @@
 from balancesim.core.work import LatencyLaw
 from balancesim.latency_laws.affine import Affine
 from balancesim.latency_laws.flops import Flops
+from balancesim.latency_laws.profiled import Profiled
 from balancesim.latency_laws.roofline import Roofline
 
-__all__ = ["LATENCY_LAWS", "Affine", "Flops", "LatencyLaw", "Roofline"]
+__all__ = ["LATENCY_LAWS", "Affine", "Flops", "LatencyLaw", "Profiled", "Roofline"]
 
 #: every cost law a scenario can name
-LATENCY_LAWS: tuple[type[LatencyLaw], ...] = (Flops, Affine, Roofline)
+LATENCY_LAWS: tuple[type[LatencyLaw], ...] = (Flops, Affine, Roofline, Profiled)
