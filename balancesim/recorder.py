@@ -39,8 +39,8 @@ class RowSink(Protocol):
 class Recorder:
     """Writes one run of a scenario to ``out_dir/name`` (layout and rules in `balancesim.manifest`).
 
-    Use it in a ``with`` statement: leaving it without `close` aborts. Raises `manifest.ResultsError` where finished runs of
-    another world are in the folder, and `table_writer.WriteError` (an OSError) where the disk refuses.
+    Use it in a ``with`` statement: leaving it without `close` aborts. Raises `manifest.ResultsError` where finished
+    runs of another world are in the folder, and `table_writer.WriteError` (an OSError) where the disk refuses.
     """
 
     def __init__(self, out_dir: Path, name: str, info: RunInfo) -> None:
@@ -167,10 +167,12 @@ class MemoryRecorder:
 
     def table(self, table: str) -> "pa.Table":
         """Return a table of Arrow: ``requests``, ``epochs`` or ``gpu``."""
-        rows: Mapping[str, Sequence[Row]] = {"requests": self.requests, "epochs": self.epochs, "gpu": self.gpu_spans}[
-            table
-        ]
-        return arrow_table(table, rows)
+        rows: Mapping[str, Sequence[Row]] = {
+            "requests": self.requests,
+            "epochs": self.epochs,
+            "gpu": self.gpu_spans,
+        }
+        return arrow_table(table, rows[table])
 
     def frame(self, table: str) -> "pd.DataFrame":
         """Return a table of pandas, typed as `pandas.read_parquet` returns it."""
