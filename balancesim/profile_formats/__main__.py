@@ -81,18 +81,18 @@ def parts(options: argparse.Namespace) -> dict[str, Part]:
     measured = catalog.llm(options.measured_model) if options.measured_model else None
     shape = Shape(catalog.llm(options.model), options.tensor_parallel, measured)
     decode_points = options.decode.part("decode", shape)
-    decode = options.decode.scaled(canonical.decode(decode_points))
-    raw = {
-        "dense": options.dense.scaled(canonical.line(_dense(options, shape))),
-        "attention_decode": decode,
+    decode = canonical.decode(decode_points).smoothed()
+    # Smoothed before they are rescaled: only then is it known which nodes were measured.
+    table = {
+        "dense": options.dense.scaled(canonical.line(_dense(options, shape)).smoothed()),
+        "attention_decode": options.decode.scaled(decode),
         "attention_prefill": options.prefill.scaled(
-            canonical.prefill(options.prefill.part("prefill", shape), _step_of(decode))
+            canonical.prefill(options.prefill.part("prefill", shape), _step_of(decode)).smoothed()
         ),
-        "head": options.head.scaled(canonical.line(options.head.part("head", shape))),
+        "head": options.head.scaled(canonical.line(options.head.part("head", shape)).smoothed()),
     }
     if options.bandwidth_ratio is not None:
-        raw = {name: less_bandwidth(part, options.bandwidth_ratio, name) for name, part in raw.items()}
-    table = {name: part.smoothed() for name, part in raw.items()}
+        table = {name: less_bandwidth(part, options.bandwidth_ratio, name) for name, part in table.items()}
     if options.overhead_s is not None:
         nodes = decode.first[[0, -1]]
         table["overhead"] = Part(nodes, None, np.full(2, options.overhead_s), np.ones(2, dtype=bool))

@@ -33,8 +33,11 @@ class Part:
     measured: BoolArray
 
     def smoothed(self) -> "Part":
-        """Return the same nodes with monotone times."""
-        return Part(self.first, self.second, monotone(self.seconds), self.measured)
+        """Return the same nodes with monotone times; derived nodes are first held between their measured neighbours."""
+        lower = _running_maximum(np.where(self.measured, self.seconds, -np.inf))
+        upper = _running_minimum(np.where(self.measured, self.seconds, np.inf))
+        held = np.clip(self.seconds, lower, np.maximum(lower, upper))
+        return Part(self.first, self.second, monotone(np.where(self.measured, self.seconds, held)), self.measured)
 
 
 def monotone(times: FloatArray) -> FloatArray:
@@ -42,13 +45,24 @@ def monotone(times: FloatArray) -> FloatArray:
 
     Both are monotone, so their mean is; times that already are monotone stay as they are.
     """
-    upper, lower = times, times
-    for axis in range(times.ndim):
-        upper = np.maximum.accumulate(upper, axis=axis)
-        lower = np.flip(np.minimum.accumulate(np.flip(lower, axis), axis=axis), axis)
+    upper, lower = _running_maximum(times), _running_minimum(times)
     # Written so that equal bounds give exactly that value, and rounding cannot break the order.
     result: FloatArray = np.where(upper == lower, upper, 0.5 * upper + 0.5 * lower)
     return result
+
+
+def _running_maximum(times: FloatArray) -> FloatArray:
+    for axis in range(times.ndim):
+        times = np.maximum.accumulate(times, axis=axis)
+    return times
+
+
+def _running_minimum(times: FloatArray) -> FloatArray:
+    """Return at each node the least time of the nodes at or above it in every axis."""
+    flipped = np.flip(times)
+    for axis in range(times.ndim):
+        flipped = np.minimum.accumulate(flipped, axis=axis)
+    return np.flip(flipped)
 
 
 def line(points: Line) -> Part:
@@ -61,7 +75,8 @@ def decode(points: DecodePoints) -> Part:
     """Return decode attention over (sequences, kv_tokens).
 
     A batch of b sequences over K cached tokens is read off at the mean context K/b: held below the smallest measured
-    context, last slope kept beyond the largest. The KV axis ends at the largest measured b·context.
+    context, extended with the slope of the upper half beyond the largest. The KV axis ends at the largest measured
+    b·context.
     """
     largest = float(np.max(points.sequences * points.context))
     kv = np.array([node for node in KV_NODES if node <= largest])
@@ -82,6 +97,10 @@ def prefill(points: PrefillPoints, decode_s: DecodeTime) -> Part:
     - s > n: one chunk of n behind s − n cached tokens. Without such rows in the source: the prompt alone, plus the
       further pairs at the cost of a pair in the longest prompt (counted twice, since half of a causal square is
       computed), but at least a decode step over the same cache.
+
+    A single prompt (P = n²) is the anchor, since at fixed P or fixed n real times need not be monotone: chunks behind a
+    cache take at most what one prompt of as many pairs takes, batches of short prompts lie between that and one
+    prompt of as many tokens. So a few rows behind a very long cache come out too cheap.
     """
     reach = float(np.max(points.sequences * points.tokens))
     tokens = np.array([node for node in PROMPT_NODES if node <= reach and node <= points.tokens.max()])
@@ -91,16 +110,21 @@ def prefill(points: PrefillPoints, decode_s: DecodeTime) -> Part:
     reader = _PrefillReader(points, decode_s)
     for i, new in enumerate(tokens):
         for j, pair in enumerate(pairs):
-            seconds[i, j], measured[i, j] = reader.at(new, pair / new)
+            raw, measured[i, j] = reader.at(new, pair / new)
+            same_pairs, same_tokens = reader.alone(np.sqrt(pair)), reader.alone(new)
+            bounds = (0.0, same_pairs) if pair > new**2 else (same_pairs, same_tokens)
+            seconds[i, j] = min(max(raw, bounds[0]), bounds[1])
+            measured[i, j] &= bool(seconds[i, j] == raw)
     return Part(tokens, pairs, seconds, measured)
 
 
 def extended(x: FloatArray, axis: FloatArray, seconds: FloatArray) -> FloatArray:
-    """Interpolate: held below the axis, last slope (at least 0) beyond it."""
+    """Interpolate: held below the axis; beyond it the mean slope (at least 0) of its upper half, against noise."""
     inside: FloatArray = np.interp(x, axis, seconds)
     if len(axis) < 2:
         return inside
-    slope = max((seconds[-1] - seconds[-2]) / (axis[-1] - axis[-2]), 0.0)
+    half = min(axis[-1] / 2, axis[-2])
+    slope = max((seconds[-1] - np.interp(half, axis, seconds)) / (axis[-1] - half), 0.0)
     beyond: FloatArray = inside + slope * np.maximum(x - axis[-1], 0.0)
     return beyond
 
@@ -117,8 +141,13 @@ class _PrefillReader:
             if np.any(points.prior[points.tokens == n] > 0)
         }
         lengths, seconds = self._rows[1.0]
+        self._alone = Line(lengths, monotone(seconds))
         self._launch_s = float(seconds.min())
         self._s_per_pair = 2 * float(seconds[-1] / lengths[-1] ** 2)
+
+    def alone(self, length: float) -> float:
+        """Return seconds of one prompt of this length, monotone."""
+        return float(extended(np.array([length]), self._alone.x, self._alone.seconds)[0])
 
     def at(self, new: float, attended: float) -> tuple[float, bool]:
         """Return seconds and whether the source has this very node."""
