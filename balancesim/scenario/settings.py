@@ -1,7 +1,24 @@
 """The resolved settings of a run: frozen dataclasses in SI units, one for each section of a scenario."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from balancesim.core.problem import LaneModel
+from balancesim.core.server import ServerSpec
+from balancesim.core.service_curve import Slicing
+from balancesim.registry import unknown_name
+
+if TYPE_CHECKING:  # so that the settings can be described without importing every family
+    from balancesim.acceptance import AcceptanceLaw
+    from balancesim.allocators import Allocator
+    from balancesim.channels import Channel
+    from balancesim.fading import Fading
+    from balancesim.rate_laws import RateLaw
+    from balancesim.scenario.policy_list import PolicyEntry
+    from balancesim.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +78,83 @@ class Network:
         if self.user_positions_m is not None:
             return len(self.user_positions_m)
         return self.cells * self.users_per_cell
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """One direction of a cell's radio. Power and noise are each a fixed part and a density over the bandwidth used."""
+
+    bandwidth_hz: float  #: of a request or of the cell, as the allocator takes it
+    allocator: "Allocator"
+    power_w: float = 0.0
+    power_density_w_hz: float = 0.0
+    noise_w: float = 0.0
+    noise_density_w_hz: float = 0.0
+
+    def snr_per_gain(self, bandwidth_hz: float) -> float:
+        """Return transmit power over noise power of a transfer with this bandwidth; times the power gain it is SNR."""
+        power_w = self.power_w + self.power_density_w_hz * bandwidth_hz
+        return power_w / (self.noise_w + self.noise_density_w_hz * bandwidth_hz)
+
+
+@dataclass(frozen=True, slots=True)
+class RadioSettings:
+    """Propagation, rates, and both directions of a cell's radio."""
+
+    carrier_hz: float | None
+    channel: "Channel"
+    shadowing: bool
+    fading: "Fading"
+    coherence_s: float  #: length of a fading block
+    rate_law: "RateLaw"
+    bits_per_token: float
+    streamed: bool  #: answers leave token by token, else when they are complete
+    uplink: LinkSettings
+    downlink: LinkSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """One edge server: hardware, models and cost laws, and the acceptance law of its pair of models."""
+
+    spec: ServerSpec
+    acceptance: "AcceptanceLaw"
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingSettings:
+    """When policies decide and how lanes share the GPU."""
+
+    lane_model: LaneModel
+    slicing: Slicing
+    epoch_s: float | None  #: period of the decisions; None = one at every event
+    upload_on_admission: bool  #: else at once, and the request becomes a candidate when its prompt is in
+    abort_late: bool
+    kv_growth_tokens: int
+    max_candidates: int
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Everything about a run but the policy and the replication."""
+
+    name: str
+    description: str
+    run: RunSettings
+    workload: "Workload"
+    radio: RadioSettings
+    network: Network
+    servers: tuple[ServerSettings, ...]  #: by server id
+    scheduling: SchedulingSettings
+    policies: tuple["PolicyEntry", ...]
+    targets: Targets
+    document: Mapping[str, Any]  #: the resolved TOML, as ``run.json`` keeps it
+    folder: Path  #: of the scenario file; its relative file names start here
+    warnings: tuple[str, ...] = ()
+
+    def policy(self, label: str) -> "PolicyEntry":
+        """Return the policy with this label."""
+        for entry in self.policies:
+            if entry.label == label:
+                return entry
+        raise ValueError(unknown_name("policy", label, [entry.label for entry in self.policies]))

@@ -1,0 +1,80 @@
+"""What must hold between the sections of a scenario."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from balancesim.core.server import ServerSpec
+from balancesim.scenario.policy_list import PolicyEntry
+from balancesim.scenario.settings import RunSettings, SchedulingSettings
+from balancesim.scenario.validation import Faults
+from balancesim.workload import Workload
+
+
+@runtime_checkable
+class HasWindows(Protocol):
+    """Arrivals that have only so many windows, as a trace does."""
+
+    def replications(self, horizon_s: float) -> int:
+        """Return how many whole windows there are."""
+        ...
+
+
+def check_trace(workload: Workload, run: RunSettings, faults: Faults) -> None:
+    """Files must be readable, and a replay must have a window for every replication."""
+    try:
+        workload.check(run.replications)
+    except (ValueError, OSError) as error:
+        faults.note("requests.arrivals", ValueError(str(error)))
+    except StopIteration:
+        faults.add("requests.arrivals", "no request arrives")
+
+
+def check_policies(entries: Sequence[PolicyEntry], spec: ServerSpec, faults: Faults) -> None:
+    """Policies that use speculative decoding need a draft model."""
+    if spec.draft is not None:
+        return
+    for entry in entries:
+        if _attribute(entry, "needs_draft"):
+            faults.add("server.draft", f"is missing: policy {entry.label} decodes speculatively")
+
+
+def check_vocabularies(spec: ServerSpec) -> list[str]:
+    """Return a warning when draft and target do not share their tokens (model.md §10: no error)."""
+    draft = spec.draft
+    if draft is None or not draft.vocab_family or not spec.target.vocab_family:
+        return []
+    if draft.vocab_family == spec.target.vocab_family:
+        return []
+    return [
+        f"server.draft: warning: {draft.name} ({draft.vocab_family}) and {spec.target.name} "
+        f"({spec.target.vocab_family}) have different vocabularies; a real pair would need translation"
+    ]
+
+
+def check_scheduling(settings: SchedulingSettings, entries: Sequence[PolicyEntry], faults: Faults) -> None:
+    """A switch must cost less than the smallest window that a policy may choose."""
+    slicing = settings.slicing
+    if slicing.slice_s == 0 or slicing.switch_s == 0:
+        return
+    if slicing.switch_s >= slicing.slice_s:
+        faults.add(
+            "scheduling.switch_ms",
+            f"must be below slice_ms = {slicing.slice_s * 1e3:g}, got {slicing.switch_s * 1e3:g}",
+        )
+        return
+    for entry in entries:
+        share = _attribute(entry, "smallest_gpu_share")
+        if isinstance(share, float) and 0 < share < 1 and slicing.switch_s >= share * slicing.slice_s:
+            faults.add(
+                "scheduling.switch_ms",
+                f"must be below the smallest window of policy {entry.label}, {share * slicing.slice_s * 1e3:g} ms, "
+                f"got {slicing.switch_s * 1e3:g}; use a longer slice or a larger grid_step",
+            )
+
+
+def _attribute(entry: PolicyEntry, name: str) -> Any:
+    """Return what a policy says of itself, or None when it has faults of its own or does not say."""
+    try:
+        return getattr(entry.make(), name, None)
+    except ValueError:
+        return None
