@@ -9,7 +9,7 @@ import numpy as np
 
 from balancesim.core.decision import Lane
 from balancesim.core.server import ServerSpec
-from balancesim.units import BoolArray, FloatArray, IntArray
+from balancesim.units import BoolArray, FloatArray, IntArray, Numeric
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,15 @@ def no_residents() -> Residents:
     return Residents(ints, ints, bools, ints, ints, ints, bools, floats, ints, floats, floats, floats)
 
 
+#: Two ways to add up the same times or bytes may differ by this, relative to the larger of 1 and the limit.
+TOLERANCE = 1e-9
+
+
+def tolerance(limit: Numeric) -> Numeric:
+    """Return the difference by which rounding may exceed a limit."""
+    return TOLERANCE * np.maximum(1.0, np.abs(limit))
+
+
 @dataclass(frozen=True)
 class LanePrediction:
     """What a lane of a decision is expected to do, from the epoch on; columns in the same order."""
@@ -78,6 +87,37 @@ class LanePrediction:
     slack_s: FloatArray  #: the time left for it; members already late when admitted impose nothing (inf)
     reserved_bytes: float  #: KV memory that the lane holds or reserves, residents included
 
+    @property
+    def late(self) -> BoolArray:
+        """Which members miss their deadline."""
+        return ~(self.finish_s <= self.slack_s + tolerance(self.slack_s))  # NaN is late
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """What one lane may use, for G alternatives at once (a grid of shares). K candidates."""
+
+    available: BoolArray  #: (G, K): candidates that may be admitted
+    gpu_share: FloatArray  #: (G,)
+    memory_bytes: FloatArray  #: (G,): KV memory of the lane, for residents and new members together
+    at_least: IntArray  #: (G,): an alternative that cannot serve this many may come back with no members
+
+
+@dataclass(frozen=True)
+class Admissions:
+    """A lane's new members for each of G alternatives."""
+
+    members: BoolArray  #: (G, K)
+    feasible: BoolArray  #: (G,): False where not even the lane's residents can be kept; no members then
+
+
+class SubProblem(Protocol):
+    """One lane's part of a problem: the most candidates that a lane of one mode can serve in time (model.md §5)."""
+
+    def admit(self, budgets: Budgets) -> Admissions:
+        """Return the members for every alternative."""
+        ...
+
 
 class LaneModel(Protocol):
     """How a discipline turns a lane into completion times and memory (model.md §5, §6): static, continuous, ..."""
@@ -86,6 +126,14 @@ class LaneModel(Protocol):
 
     def predict(self, problem: "Problem", lane: Lane) -> LanePrediction:
         """Return the prediction for one lane of a decision."""
+        ...
+
+    def new_bytes(self, problem: "Problem", lane: Lane) -> float:
+        """Return the KV memory that a lane's new members reserve, without looking at residents."""
+        ...
+
+    def sub_problem(self, problem: "Problem", lane: Lane) -> SubProblem:
+        """Return the sub-problem of a lane with this number, mode and draft length; its shares are not read."""
         ...
 
 
@@ -103,6 +151,22 @@ class Problem:
     held_bytes: float = 0.0  #: KV memory reserved by residents, all lanes
     uses_sd: bool = False  #: a lane with residents uses SD, so the draft's weights must stay
     draft_loaded: bool = True  #: False: a decision with an SD lane loads the draft first
+
+    @cached_property
+    def position(self) -> dict[int, int]:
+        """Row of a candidate by its request id."""
+        return {request_id: row for row, request_id in enumerate(self.candidates.request_id.tolist())}
+
+    def lane_in_force(self, lane_id: int) -> Lane | None:
+        """Return the lane with this number that has residents, if there is one."""
+        return next((lane for lane in self.lanes if lane.lane_id == lane_id), None)
+
+    def held_elsewhere_bytes(self, lane_id: int) -> float:
+        """Return the KV memory held by residents of other lanes than this one."""
+        if self.lane_in_force(lane_id) is None:
+            return self.held_bytes
+        residents = self.residents
+        return self.held_bytes - float(residents.reserved_bytes[residents.lane_id == lane_id].sum())
 
     @cached_property
     def residents(self) -> Residents:

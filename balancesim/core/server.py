@@ -1,6 +1,7 @@
 """An edge server as the model sees it: models, GPU, cost laws and memory."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from balancesim.core.gpu import GpuSpec
 from balancesim.core.llm import LlmSpec
@@ -21,6 +22,8 @@ class ServerSpec:
     draft_law: LatencyLaw | None = None
     draft_length: int = 0  #: γ that policies use unless they choose another
     draft_load_bytes_s: float = float("inf")  #: PCIe rate at which draft weights are loaded; inf = no delay [P1]
+    #: tables derived from the fields above and filled on demand (core/padded.py); no part of the value
+    tables: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.free_bytes(uses_sd=False) <= 0:

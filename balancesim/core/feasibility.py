@@ -1,0 +1,144 @@
+"""Whether a decision may be carried out, with every reason in words (constraints of P0, model.md §5, and of §10)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from balancesim.core.decision import Decision, Lane
+from balancesim.core.memory import speculates
+from balancesim.core.problem import TOLERANCE, LanePrediction, Problem, tolerance
+from balancesim.core.request import Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Feasibility:
+    """The verdict on a decision; true when there is no reason against it."""
+
+    reasons: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return not self.reasons
+
+
+def uses_sd(problem: Problem, decision: Decision) -> bool:
+    """Return whether the draft model must be in memory: a lane in use speculates, or residents do."""
+    return problem.uses_sd or any(speculates(lane.mode, lane.draft_length) for lane in decision.lanes)
+
+
+def free_bytes(problem: Problem, decision: Decision) -> float:
+    """Return the memory for KV caches under a decision: usable − W_L − 1{SD}·W_S."""
+    return problem.server.free_bytes(uses_sd=uses_sd(problem, decision))
+
+
+def is_feasible(problem: Problem, decision: Decision) -> Feasibility:
+    """Check a decision against every rule and say which are broken: field, rule, value.
+
+    Known, distinct members; shares within [0, 1] and in sum; SD only with a draft model; memory of every lane that admits
+    within its share, and of all together (an epoch that admits nobody breaks neither); lanes with residents kept, in their mode; every new member in time, and every
+    resident whose deadline is met with the shares in force (`core.aligned.binding`).
+    """
+    reasons = list(_structure(problem, decision))
+    if reasons:
+        return Feasibility(tuple(reasons))
+    predictions = [problem.lane_model.predict(problem, lane) for lane in decision.lanes]
+    reasons += _memory(problem, decision, predictions)
+    for lane, prediction in zip(decision.lanes, predictions, strict=True):
+        reasons += _deadlines(lane, prediction)
+    return Feasibility(tuple(reasons))
+
+
+def check_structure(problem: Problem, decision: Decision) -> None:
+    """Check what a server enforces on every decision: all rules but deadlines and memory shares. Residents are not built.
+
+    Raises:
+        ValueError: the first broken rule, in one line.
+    """
+    for reason in (*_structure(problem, decision), *_whole_memory(problem, decision)):
+        raise ValueError(f"decision at epoch {problem.epoch}: {reason}")
+
+
+def _structure(problem: Problem, decision: Decision) -> Iterator[str]:
+    yield from _members(problem, decision)
+    yield from _shares(decision)
+    by_id = {lane.lane_id: lane for lane in decision.lanes}
+    if len(by_id) < len(decision.lanes):
+        yield f"lane_id must be unique, got {[lane.lane_id for lane in decision.lanes]}"
+    for lane in decision.lanes:
+        yield from _mode(problem, lane)
+    for before in problem.lanes if decision.lanes else ():
+        yield from _kept(before, by_id.get(before.lane_id))
+
+
+def _members(problem: Problem, decision: Decision) -> Iterator[str]:
+    named = (*decision.admitted, *decision.rejected)
+    if len(set(named)) < len(named):
+        twice = sorted({request_id for request_id in named if named.count(request_id) > 1})
+        yield f"members and rejected must be disjoint, got request ids {twice} more than once"
+    unknown = sorted({request_id for request_id in named if request_id not in problem.position})
+    if unknown:
+        yield f"members and rejected must be candidates, got request ids {unknown}"
+    strangers = sorted(key for key in decision.bandwidth_weights if key not in problem.position)
+    if strangers:
+        yield f"bandwidth_weights must be of candidates, got request ids {strangers}"
+
+
+def _shares(decision: Decision) -> Iterator[str]:
+    for field in ("gpu_share", "memory_share"):
+        shares = [getattr(lane, field) for lane in decision.lanes]
+        for lane, share in zip(decision.lanes, shares, strict=True):
+            if not -TOLERANCE <= share <= 1 + TOLERANCE:
+                yield f"lane {lane.lane_id}: {field} must be between 0 and 1, got {share}"
+        if sum(shares) > 1 + TOLERANCE:
+            yield f"{field} of all lanes must sum to at most 1, got {sum(shares):.6g}"
+    for lane in decision.lanes:
+        if lane.members and not lane.gpu_share > 0:
+            yield f"lane {lane.lane_id}: gpu_share must be above 0 where requests are admitted, got {lane.gpu_share}"
+
+
+def _mode(problem: Problem, lane: Lane) -> Iterator[str]:
+    if lane.draft_length < 0 or (lane.mode is Mode.AD and lane.draft_length != 0):
+        rule = "0 for AD and at least 0 for SD"
+        yield f"lane {lane.lane_id}: draft_length must be {rule}, got {lane.draft_length} for {lane.mode}"
+    server = problem.server
+    if speculates(lane.mode, lane.draft_length) and (server.draft is None or server.draft_law is None):
+        yield f"lane {lane.lane_id}: mode must be AD on a server without a draft model, got {lane.mode}"
+
+
+def _kept(before: Lane, after: Lane | None) -> Iterator[str]:
+    name = f"lane {before.lane_id}"
+    if after is None:
+        yield f"{name}: must stay in the decision while it has residents"
+        return
+    if (after.mode, after.draft_length) != (before.mode, before.draft_length):
+        kinds = f"{after.mode} with draft_length {after.draft_length}"
+        yield f"{name}: mode must stay {before.mode} with draft_length {before.draft_length}, got {kinds}"
+    if not after.gpu_share > 0:
+        yield f"{name}: gpu_share must stay above 0 while it has residents, got {after.gpu_share}"
+
+
+def _memory(problem: Problem, decision: Decision, predictions: list[LanePrediction]) -> Iterator[str]:
+    """Lanes that admit keep to their share; what all hold fits. A lane that admits nobody may exceed a smaller share."""
+    free = free_bytes(problem, decision)
+    for lane, prediction in zip(decision.lanes, predictions, strict=True):
+        limit = lane.memory_share * free
+        if lane.members and prediction.reserved_bytes > limit + float(tolerance(limit)):
+            got = f"{prediction.reserved_bytes:.6g} bytes"
+            yield f"lane {lane.lane_id}: memory must be at most memory_share·free = {limit:.6g} bytes, got {got}"
+    yield from _whole_memory(problem, decision)
+
+
+def _whole_memory(problem: Problem, decision: Decision) -> Iterator[str]:
+    if not decision.admitted:
+        return
+    free = free_bytes(problem, decision)
+    new = sum(problem.lane_model.new_bytes(problem, lane) for lane in decision.lanes)
+    if problem.held_bytes + new > free + float(tolerance(free)):
+        got = f"{problem.held_bytes:.6g} held + {new:.6g} new"
+        yield f"memory of all lanes must be at most {free:.6g} bytes, got {got}"
+
+
+def _deadlines(lane: Lane, prediction: LanePrediction) -> Iterator[str]:
+    new = len(lane.members)
+    for row in prediction.late.nonzero()[0].tolist():
+        who = "member" if row < new else "resident"
+        times = f"{prediction.slack_s[row]:.6g} s, got {prediction.finish_s[row]:.6g} s"
+        yield f"lane {lane.lane_id}: {who} {prediction.request_id[row]} must finish within {times}"

@@ -1,0 +1,124 @@
+"""What a lane is expected to do, for each service discipline (model.md §5, §6, §10)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from balancesim.core.aligned import AlignedLane, binding, candidate_rows, joined, resident_rows
+from balancesim.core.decision import Lane
+from balancesim.core.memory import padded_kv_bytes, request_kv_bytes, speculates
+from balancesim.core.padded import BatchShape, padded_cost
+from balancesim.core.problem import Candidates, LaneModel, LanePrediction, Problem, SubProblem
+from balancesim.core.solver_continuous import ContinuousSubProblem
+from balancesim.core.solver_static import PaddedSubProblem
+from balancesim.core.speculation import planned_rounds
+from balancesim.units import FloatArray
+
+
+def members_of(problem: Problem, lane: Lane) -> Candidates:
+    """Return a lane's new members, in the order of the lane.
+
+    Raises:
+        ValueError: a member is not a candidate.
+    """
+    position = problem.position
+    unknown = [member for member in lane.members if member not in position]
+    if unknown:
+        raise ValueError(f"lane {lane.lane_id}: members must be candidates, got request ids {unknown}")
+    return problem.candidates.take(np.array([position[member] for member in lane.members], dtype=np.int64))
+
+
+def load_s(problem: Problem, lane: Lane) -> float:
+    """Return the time before a lane's draft model is in memory; uploads go on meanwhile."""
+    waits = speculates(lane.mode, lane.draft_length) and not problem.draft_loaded
+    return problem.server.draft_load_s if waits else 0.0
+
+
+def _residents(problem: Problem, lane: Lane) -> AlignedLane:
+    rows = resident_rows(problem.server, lane, problem.residents, load_s(problem, lane))
+    before = problem.lane_in_force(lane.lane_id)
+    return binding(rows, 0.0 if before is None else before.gpu_share)
+
+
+def _at_share(work_s: FloatArray, gpu_share: float) -> FloatArray:
+    return work_s / gpu_share if gpu_share > 0 else np.where(work_s > 0, np.inf, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class StaticLanes:
+    """Padded batches: a lane starts when all its prompts are in, and all its answers leave together [P1]."""
+
+    name: ClassVar[str] = "static"
+
+    def predict(self, problem: Problem, lane: Lane) -> LanePrediction:
+        """Return U + C/share for every member (model.md §5).
+
+        U is the longest upload in the lane, or the loading of the draft model where that takes longer; C is the padded
+        cost (`core.padded`) of S = max s, N = max n, I = max planned rounds; the memory is M^A or M^S. A static server
+        decides when it is empty, so there are no residents. A share of 0 never finishes; an empty lane is done at once.
+        """
+        members = members_of(problem, lane)
+        if len(members) == 0:
+            return LanePrediction(members.request_id, np.empty(0), np.empty(0), 0.0)
+        server, gamma = problem.server, lane.draft_length
+        prompt, output = int(members.prompt_tokens.max()), int(members.output_tokens.max())
+        rounds = 0
+        if speculates(lane.mode, gamma):
+            rounds = int(np.max(planned_rounds(members.output_tokens, members.acceptance_rate, gamma)))
+        cost = padded_cost(server, lane.mode, gamma, BatchShape(len(members), prompt, output, rounds))
+        start_s = max(float(members.upload_s.max()), load_s(problem, lane))
+        finish_s = start_s + _at_share(np.full(len(members), cost.total_s), lane.gpu_share)
+        return LanePrediction(members.request_id, finish_s, members.slack_s, self.new_bytes(problem, lane))
+
+    def new_bytes(self, problem: Problem, lane: Lane) -> float:
+        """Return M^A or M^S: b sequences, each padded to the longest prompt and the longest answer."""
+        members = members_of(problem, lane)
+        if len(members) == 0:
+            return 0.0
+        tokens = float(members.prompt_tokens.max() + members.output_tokens.max())
+        return len(members) * float(padded_kv_bytes(problem.server, lane.mode, lane.draft_length, tokens))
+
+    def sub_problem(self, problem: Problem, lane: Lane) -> SubProblem:
+        """Return the exact sub-problem of a padded batch."""
+        return PaddedSubProblem.of(problem, lane, load_s(problem, lane))
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuousLanes:
+    """Continuous batching: members join at step boundaries, prefill first, and leave when they are done."""
+
+    name: ClassVar[str] = "continuous"
+
+    def predict(self, problem: Problem, lane: Lane) -> LanePrediction:
+        """Return start_k + w_k/share for new members and the lane's residents.
+
+        w_k is the work until k's last token when all members prefill first and then step together (`core.aligned`);
+        start_k is the rest of its upload, or the loading of the draft model where that takes longer. A prediction:
+        exact when every prompt is in, nobody else joins, rounds go as planned and the other lanes stay busy. Deadlines
+        of residents that are late already, or that will be late with the shares in force even if nobody joins, impose
+        nothing (slack = inf). A share of 0 never finishes.
+        """
+        members = members_of(problem, lane)
+        rows = candidate_rows(problem.server, lane, members, load_s(problem, lane))
+        ids = members.request_id
+        if problem.lane_in_force(lane.lane_id) is not None:
+            rows = joined(rows, _residents(problem, lane))
+            ids = np.concatenate((ids, problem.residents.request_id[problem.residents.lane_id == lane.lane_id]))
+        finish_s = rows.start_s + _at_share(rows.work_s(), lane.gpu_share)
+        return LanePrediction(ids, finish_s, rows.slack_s, float(rows.reserved_bytes.sum()))
+
+    def new_bytes(self, problem: Problem, lane: Lane) -> float:
+        """Return Σ over new members of their reservations."""
+        members = members_of(problem, lane)
+        tokens = (members.prompt_tokens + members.output_tokens).astype(float)
+        return float(np.sum(request_kv_bytes(problem.server, lane.mode, lane.draft_length, tokens)))
+
+    def sub_problem(self, problem: Problem, lane: Lane) -> SubProblem:
+        """Return the sub-problem of joining a running lane, solved by insertion (`core.solver_continuous`)."""
+        new = candidate_rows(problem.server, lane, problem.candidates, load_s(problem, lane))
+        return ContinuousSubProblem(new, _residents(problem, lane), problem.candidates)
+
+
+#: The lane models, by discipline.
+LANE_MODELS: tuple[type[LaneModel], ...] = (StaticLanes, ContinuousLanes)
