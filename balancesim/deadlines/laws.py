@@ -59,7 +59,7 @@ class UniformDeadline:
 
 @dataclass(frozen=True)
 class PerTokenDeadline:
-    """Deadlines that grow with the request: base + per prompt token·s + per output token·n, with the lengths as drawn."""
+    """Deadlines that grow with the request: base + per prompt token·s + per output token·n, lengths as drawn."""
 
     name: ClassVar[str] = "per_token"
 
