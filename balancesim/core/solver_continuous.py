@@ -49,7 +49,8 @@ class ContinuousSubProblem:
     @cached_property
     def _window_s(self) -> FloatArray:
         """Time that each possible member has for its work."""
-        window = self._rows.slack_s - self._rows.start_s
+        with np.errstate(invalid="ignore"):
+            window = self._rows.slack_s - self._rows.start_s
         return np.where(np.isnan(window), -np.inf, window)
 
     @cached_property
@@ -116,8 +117,7 @@ class ContinuousSubProblem:
     def _orders(self) -> list[IntArray]:
         """Cheapest first, most patient first, cheapest for its patience first, arrival; ties by request id."""
         cost = self.new.steps + self.new.context_tokens / max(1.0, float(np.mean(self.new.context_tokens)))
-        window = np.nan_to_num(self.new.slack_s - self.new.start_s, nan=-np.inf)
-        ids = self.candidates.request_id
+        window, ids = self._window_s[self._rank], self.candidates.request_id
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = np.where(window > 0, cost / window, np.inf)
         memory = self.new.reserved_bytes

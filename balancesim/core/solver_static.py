@@ -50,7 +50,8 @@ class PaddedSubProblem:
         """Build the sub-problem; users whose upload alone misses the deadline can never be served and are left out."""
         users = problem.candidates
         start = np.maximum(users.upload_s, load_s)
-        patience = users.slack_s - start
+        with np.errstate(invalid="ignore"):
+            patience = users.slack_s - start
         order = np.lexsort((users.request_id, -patience))
         row = order[patience[order] > 0]  # NaN (no channel) is not above 0
         gamma = lane.draft_length if speculates(lane.mode, lane.draft_length) else 0
