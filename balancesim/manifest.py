@@ -16,6 +16,7 @@ import math
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import sha256
@@ -106,16 +107,22 @@ def manifest_path(folder: Path, policy: str, replication: int) -> Path:
     return folder / "manifests" / _partition(policy, replication) / "run.json"
 
 
-def write_json(path: Path, document: Mapping[str, object]) -> None:
-    """Write a document to a temporary name beside ``path`` and rename it."""
+def write_text(path: Path, text: str) -> None:
+    """Write text to a temporary name beside ``path`` and rename it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(plain(document), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
+
+
+def write_json(path: Path, document: Mapping[str, object]) -> None:
+    """Write a document as JSON, whole or not at all."""
+    write_text(path, json.dumps(plain(document), indent=1, sort_keys=True) + "\n")
 
 
 def read_manifest(path: Path) -> dict[str, object]:
