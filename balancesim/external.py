@@ -94,3 +94,11 @@ def entry_point_class(name: str, group: str = POLICY_GROUP) -> type[Any] | None:
 def entry_point_names(group: str = POLICY_GROUP) -> list[str]:
     """Return the names that installed packages offer in a group, sorted."""
     return sorted(importlib.metadata.entry_points(group=group).names)
+
+
+def source_sha256(cls: type[Any]) -> str | None:
+    """Return the digest of the file that defines a class, or None for a class of this package."""
+    if cls.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return None
+    file = inspect.getsourcefile(cls)
+    return None if file is None else sha256(Path(file).read_bytes()).hexdigest()

@@ -43,8 +43,9 @@ class OptionError(ValueError):
 
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return ``"; did you mean X?"`` for the choice most like ``name``, or nothing when none is alike."""
-    matches = get_close_matches(name.lower(), list(choices), n=1, cutoff=0.6)
-    return f"; did you mean {matches[0]}?" if matches else ""
+    by_lower = {choice.lower(): choice for choice in choices}
+    matches = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean {by_lower[matches[0]]}?" if matches else ""
 
 
 def unknown_name(what: str, name: str, choices: Iterable[str]) -> str:

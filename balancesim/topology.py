@@ -40,6 +40,11 @@ class Topology:
                 value.flags.writeable = False
 
     @property
+    def user_ids(self) -> IntArray:
+        """All users, 0 … users − 1."""
+        return np.arange(self.users, dtype=np.int64)
+
+    @property
     def users(self) -> int:
         """Number of users."""
         return len(self.user_cell)

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from balancesim.external import entry_point_class, entry_point_names, is_reference, load_external
+from balancesim.external import entry_point_class, entry_point_names, is_reference, load_external, source_sha256
 from balancesim.registry import build_class, kind_of, nearest, unknown_name
 from balancesim.scenario.families import classes_of
 from balancesim.scenario.validation import Faults
@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
 
-class PolicyEntry(NamedTuple):
+@dataclass(frozen=True)
+class PolicyEntry:
     """A policy of the comparison: the name of its results, and how to make an instance (one for each server)."""
 
     label: str
     make: "Callable[[], Policy]"
+    options: Mapping[str, Any] = field(default_factory=dict)  #: as given; what is left out has its default
+    source_sha256: str | None = None  #: of the file of a user's own class; None for the package's policies
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def policy_entries(table: Mapping[str, Any], folders: Sequence[Path], faults: Fa
             factory()
         except ValueError as error:
             faults.note(f"policy.{label}" if not asked.options else asked.path, error)
-        entries[label] = PolicyEntry(label, factory)
+        entries[label] = PolicyEntry(label, factory, factory.options, source_sha256(cls))
     _check_tables(options, kinds, faults)
     return tuple(entries.values())
 
