@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from balancesim.core.decision import Decision, Lane
 from balancesim.core.memory import speculates
@@ -52,7 +53,7 @@ def check_structure(problem: Problem, decision: Decision) -> None:
     Raises:
         ValueError: the first broken rule, in one line.
     """
-    for reason in (*_structure(problem, decision), *_whole_memory(problem, decision)):
+    for reason in chain(_structure(problem, decision), _whole_memory(problem, decision)):
         raise ValueError(f"decision at epoch {problem.epoch}: {reason}")
 
 
