@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
+from balancesim.core.decision import Decision
+from balancesim.core.problem import Candidates, LaneModel, Problem
 from balancesim.core.server import ServerSpec
 from balancesim.scenario.policy_list import PolicyEntry
 from balancesim.scenario.settings import RunSettings, SchedulingSettings
@@ -29,13 +33,38 @@ def check_trace(workload: Workload, run: RunSettings, faults: Faults) -> None:
         faults.add("requests.arrivals", "no request arrives")
 
 
-def check_policies(entries: Sequence[PolicyEntry], spec: ServerSpec, faults: Faults) -> None:
-    """Policies that use speculative decoding need a draft model."""
-    if spec.draft is not None:
-        return
+def check_policies(entries: Sequence[PolicyEntry], problem: Problem, faults: Faults) -> None:
+    """Every policy must answer a problem of one candidate on this server: sd_only, say, needs a draft model."""
     for entry in entries:
-        if _attribute(entry, "needs_draft"):
-            faults.add("server.draft", f"is missing: policy {entry.label} decodes speculatively")
+        try:
+            decision: object = entry.make().decide(problem)
+        except ValueError as error:
+            path, _, rule = str(error).rpartition(": ")
+            faults.add(
+                path if path.startswith("server.") else f"policy.{entry.label}", f"{rule} (policy {entry.label})"
+            )
+        except Exception as error:  # a user's policy may fail in any way
+            faults.add(f"policy.{entry.label}", f"fails on a problem of one candidate: {type(error).__name__}: {error}")
+        else:
+            if not isinstance(decision, Decision):
+                faults.add(f"policy.{entry.label}", f"decide(problem) must return a Decision, got {decision!r}")
+
+
+def probe(spec: ServerSpec, lane_model: LaneModel) -> Problem:
+    """Return a problem of one short request without a deadline, its prompt at the server."""
+    one, zero = np.ones(1), np.zeros(1)
+    candidates = Candidates(
+        request_id=np.zeros(1, np.int64),
+        prompt_tokens=np.ones(1, np.int64),
+        output_tokens=np.ones(1, np.int64),
+        acceptance_rate=one / 2,
+        slack_s=np.full(1, np.inf),
+        upload_s=zero.copy(),
+        waited_s=zero.copy(),
+        prompt_bits=zero.copy(),
+        spectral_efficiency_bps_hz=one.copy(),
+    )
+    return Problem(now_s=0.0, epoch=0, server=spec, lane_model=lane_model, candidates=candidates)
 
 
 def check_vocabularies(spec: ServerSpec) -> list[str]:

@@ -67,10 +67,10 @@ def policy_entries(table: Mapping[str, Any], folders: Sequence[Path], faults: Fa
 
     Each instance is made once here, so that wrong options are found before anything runs.
     """
-    options = table.get("policy", {})
+    options, run = table.get("policy", {}), table.get("run", {})
     entries: dict[str, PolicyEntry] = {}
     kinds: set[str] = set()
-    for asked in _asked(table.get("run", {}).get("policies", []), faults):
+    for asked in _asked(run.get("policies", []) if isinstance(run, Mapping) else [], faults):
         try:
             cls = policy_class(asked.kind, folders)
         except ValueError as error:

@@ -11,7 +11,7 @@ from balancesim.scenario.validation import Faults
 THERMAL_NOISE_DBM_HZ = -174.0
 
 
-def radio_settings(table: RadioTable, built: dict[str, Any], faults: Faults) -> RadioSettings | None:
+def radio_settings(table: RadioTable, faults: Faults, built: dict[str, Any]) -> RadioSettings | None:
     """Return the settings of the radio, or None when they have faults."""
     uplink = _link("radio.uplink", table.uplink, built, faults)
     downlink = _link("radio.downlink", table.downlink, built, faults)

@@ -1,18 +1,22 @@
 """From a document to a `Scenario`: unit conversion, plug-ins, and what must hold between keys."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from balancesim import units
 from balancesim.core.service_curve import Slicing
-from balancesim.scenario.checks import check_policies, check_scheduling, check_trace, check_vocabularies
+from balancesim.scenario.checks import check_policies, check_scheduling, check_trace, check_vocabularies, probe
 from balancesim.scenario.document import Document, ScenarioError
 from balancesim.scenario.network_section import network_settings
 from balancesim.scenario.policy_list import chosen, policy_entries
 from balancesim.scenario.radio_section import radio_settings
-from balancesim.scenario.schema import RequestsTable, RunTable, ScenarioTable, SchedulingTable
+from balancesim.scenario.schema import RequestsTable, RunTable, ScenarioTable, SchedulingTable, Table
 from balancesim.scenario.server_section import server_settings
 from balancesim.scenario.settings import RunSettings, Scenario, SchedulingSettings, ServerSettings, Targets
 from balancesim.scenario.validation import Faults, PlugIns, typed
@@ -42,10 +46,7 @@ def resolve(document: Document, policies: Sequence[str] = ()) -> Scenario:
     plug_ins = PlugIns(document.folder, faults)
     plug_ins.build_below(raw)
     entries = policy_entries(_with_default_policies(raw), (document.folder, Path()), faults)
-    scenario = None
-    if tables is not None:
-        parts = _Parts(document, tables, plug_ins.built, faults)
-        scenario = _scenario(parts, entries)
+    scenario = _scenario(_Parts(document, tables, plug_ins.built, faults), entries)
     if faults.found or scenario is None:
         raise ScenarioError(dict.fromkeys(document.line(fault) for fault in faults.found))
     return scenario
@@ -61,21 +62,22 @@ def _with_default_policies(raw: dict[str, Any]) -> dict[str, Any]:
 def _scenario(parts: _Parts, entries: tuple[Any, ...]) -> Scenario | None:
     """Build the sections that have no fault of their own, so that each section's faults are found in one go."""
     tables, built, faults = parts.tables, parts.built, parts.faults
-    run = _run(tables.run, faults)
-    server = server_settings(tables.server, built, faults)
-    network = network_settings(tables.network, faults)
-    radio = radio_settings(tables.radio, built, faults)
-    scheduling = _scheduling(tables.scheduling, built, faults)
+    run = _section(tables.run, _run, faults)
+    server = _section(tables.server, partial(server_settings, built=built), faults)
+    network = _section(tables.network, network_settings, faults)
+    radio = _section(tables.radio, partial(radio_settings, built=built), faults)
+    scheduling = _section(tables.scheduling, partial(_scheduling, built=built), faults)
     workload = _workload(tables, built, server, faults)
-    if workload is not None:
+    if workload is not None and run is not None:
         check_trace(workload, run, faults)
     warnings: list[str] = []
     if server is not None:
-        check_policies(entries, server.spec, faults)
         warnings += check_vocabularies(server.spec)
     if scheduling is not None:
         check_scheduling(scheduling, entries, faults)
-    if faults.found or workload is None or radio is None or network is None or server is None or scheduling is None:
+    if server is not None and scheduling is not None:
+        check_policies(entries, probe(server.spec, scheduling.lane_model), faults)
+    if faults.found or workload is None:
         return None
     return Scenario(
         name=parts.document.name,
@@ -88,10 +90,27 @@ def _scenario(parts: _Parts, entries: tuple[Any, ...]) -> Scenario | None:
         scheduling=scheduling,
         policies=entries,
         targets=Targets(tables.requests.ttft_target_s, tables.requests.tpot_target_s),
-        document=parts.document.table,
+        document=_with_defaults(parts.document.table, tables),
         folder=parts.document.folder,
         warnings=tuple(f"{parts.document.file}: {warning}" for warning in warnings),
     )
+
+
+def _with_defaults(raw: Mapping[str, Any], tables: BaseModel) -> dict[str, Any]:
+    """Return a table with the defaults of the keys it leaves out, so that it means the same when a default changes."""
+    result = dict(raw)
+    for key in type(tables).model_fields:
+        value = getattr(tables, key)
+        if isinstance(value, BaseModel):
+            result[key] = _with_defaults(raw[key], value)
+        elif key not in raw and value is not None:
+            result[key] = str(value) if isinstance(value, StrEnum) else value
+    return result
+
+
+def _section(table: Table | None, make: Callable[..., Any], faults: Faults) -> Any:
+    """Return the settings of a section, or None where its table or its settings have a fault."""
+    return None if table is None else make(table, faults=faults)
 
 
 def _run(table: RunTable, faults: Faults) -> RunSettings:
@@ -101,7 +120,9 @@ def _run(table: RunTable, faults: Faults) -> RunSettings:
 
 
 def _workload(tables: ScenarioTable, built: Built, server: ServerSettings | None, faults: Faults) -> Workload | None:
-    table: RequestsTable = tables.requests
+    table: RequestsTable | None = tables.requests
+    if table is None or tables.run is None:
+        return None
     keys = ("arrivals", "lengths", "deadline", "acceptance_rate", "prediction")
     paths = [f"requests.{key}" for key in keys]
     if any(path not in built for path in paths) or (server is None and table.context_overflow == "cut"):
@@ -120,7 +141,7 @@ def _workload(tables: ScenarioTable, built: Built, server: ServerSettings | None
         return None
 
 
-def _scheduling(table: SchedulingTable, built: Built, faults: Faults) -> SchedulingSettings | None:
+def _scheduling(table: SchedulingTable, faults: Faults, built: Built) -> SchedulingSettings | None:
     periodic = table.epoch_mode == "periodic"
     if periodic and table.epoch_ms is None:
         faults.add("scheduling.epoch_ms", 'is missing: period of decisions in ms; or epoch_mode = "on_event"')

@@ -7,10 +7,11 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from balancesim import catalog
 from balancesim.scenario.settings import Area
 
 Positive = Annotated[float, Field(gt=0)]
@@ -18,6 +19,20 @@ NonNegative = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 NumberFormat = Literal["fp16", "fp8", "int8", "int4"]
+
+
+def _gpu_name(name: str) -> str:
+    catalog.gpu(name)
+    return name
+
+
+def _llm_name(name: str) -> str:
+    catalog.llm(name)
+    return name
+
+
+GpuName = Annotated[str, AfterValidator(_gpu_name)]
+LlmName = Annotated[str, AfterValidator(_llm_name)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +146,14 @@ class NetworkTable(Table):
 class ServerTable(Table):
     """[server]: the GPU, its models, and what their passes cost."""
 
-    gpu: str = Field(description="GPU of the catalogue")
-    target: str = Field(description="target model of the catalogue")
+    gpu: GpuName = Field(description="GPU of the catalogue")
+    target: LlmName = Field(description="target model of the catalogue")
     weights: NumberFormat = Field(description="number format of the weights")
     kv: NumberFormat = Field(description="number format of the KV cache")
     utilisation: Share = Field(description="share of the GPU's memory that may be used")
     reserve_gib: NonNegative = Field(description="memory in GiB kept for activations and buffers")
     law: Annotated[Any, PlugIn("latency_laws")] = Field(description="cost law of the target")
-    draft: str | None = Field(None, description="draft model of the catalogue; default none")
+    draft: LlmName | None = Field(None, description="draft model of the catalogue; default none")
     draft_weights: NumberFormat | None = Field(
         None, description="number format of the draft's weights; default: weights"
     )

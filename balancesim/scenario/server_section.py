@@ -4,8 +4,6 @@ import math
 from typing import Any
 
 from balancesim import catalog
-from balancesim.core.gpu import GpuSpec
-from balancesim.core.llm import LlmSpec
 from balancesim.core.server import ServerSpec
 from balancesim.scenario.schema import ServerTable
 from balancesim.scenario.settings import ServerSettings
@@ -13,20 +11,18 @@ from balancesim.scenario.validation import Faults
 from balancesim.units import GB, GIB
 
 
-def server_settings(table: ServerTable, built: dict[str, Any], faults: Faults) -> ServerSettings | None:
+def server_settings(table: ServerTable, faults: Faults, built: dict[str, Any]) -> ServerSettings | None:
     """Return the settings of a server, or None when they have faults (weights that do not fit are one)."""
-    gpu = _gpu(table, faults)
-    target = _model("server.target", table.target, (table.weights, table.kv), faults)
-    draft = None
-    if table.draft is not None:
-        draft = _model("server.draft", table.draft, (table.draft_weights or table.weights, table.kv), faults)
     _check_draft_keys(table, faults)
-    if gpu is None or target is None or faults.any_under("server"):
+    if faults.any_under("server"):
         return None
+    gpu, draft = catalog.gpu(table.gpu), None
+    if table.draft is not None:
+        draft = catalog.llm(table.draft, table.draft_weights or table.weights, table.kv)
     try:
         spec = ServerSpec(
             gpu=gpu,
-            target=target,
+            target=catalog.llm(table.target, table.weights, table.kv),
             target_law=built["server.law"],
             usable_memory_bytes=gpu.memory_bytes * table.utilisation - table.reserve_gib * GIB,
             draft=draft,
@@ -35,26 +31,10 @@ def server_settings(table: ServerTable, built: dict[str, Any], faults: Faults) -
             draft_load_bytes_s=math.inf if table.draft_load_gb_s is None else table.draft_load_gb_s * GB,
         )
     except ValueError as error:
-        faults.add("server", str(error).removeprefix("server."))
+        faults.add("server.target", str(error).removeprefix("server.memory: "))
         return None
     _check_draft_fits(spec, faults)
     return ServerSettings(spec, built["server.acceptance"])
-
-
-def _gpu(table: ServerTable, faults: Faults) -> GpuSpec | None:
-    try:
-        return catalog.gpu(table.gpu)
-    except ValueError as error:
-        faults.note("server.gpu", error)
-        return None
-
-
-def _model(path: str, name: str, formats: tuple[str, str], faults: Faults) -> LlmSpec | None:
-    try:
-        return catalog.llm(name, *formats)
-    except ValueError as error:
-        faults.note(path, error)
-        return None
 
 
 def _check_draft_keys(table: ServerTable, faults: Faults) -> None:

@@ -1,6 +1,6 @@
 """From a merged table to typed tables and built plug-ins; every fault of the file is collected, in file order."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -40,19 +40,41 @@ class Faults:
         )
 
 
-def typed(table: Mapping[str, Any], faults: Faults) -> ScenarioTable | None:
-    """Return the typed tables, or None when some key is unknown, missing or of the wrong type."""
+def typed(table: Mapping[str, Any], faults: Faults) -> ScenarioTable:
+    """Return the typed tables. A section with a fault is None, so that the others can be looked at all the same."""
     try:
         return ScenarioTable.model_validate(dict(table))
     except ValidationError as error:
-        for details in error.errors():
-            faults.found.append(_fault(details))
+        faults.found.extend(_merged(_fault(details) for details in error.errors()))
+    sections = {key: _section(info, table.get(key)) for key, info in ScenarioTable.model_fields.items()}
+    return ScenarioTable.model_construct(None, **sections)
+
+
+def _section(info: FieldInfo, value: Any) -> Any:
+    """Return one section on its own, or None where it has a fault."""
+    model = _table_model(info)
+    if model is None:
+        return None
+    try:
+        return model.model_validate(value)
+    except ValidationError:
         return None
 
 
 def _fault(details: ErrorDetails) -> Fault:
     place = [str(part) for part in details["loc"] if not _names_a_branch(part)]
     return Fault(".".join(place), _message(details))
+
+
+def _merged(faults: Iterable[Fault]) -> list[Fault]:
+    """Return the faults with the alternatives of one key in one line: must be a string or must be a table, got 3."""
+    messages: dict[str, list[str]] = {}
+    for fault in faults:
+        messages.setdefault(fault.key, []).append(fault.message)
+    return [
+        Fault(key, " or ".join([*(text.partition(", got ")[0] for text in texts[:-1]), texts[-1]]))
+        for key, texts in messages.items()
+    ]
 
 
 def _names_a_branch(part: int | str) -> bool:
@@ -81,15 +103,15 @@ def _message(details: ErrorDetails) -> str:
         "list_type": "must be a list",
         "dict_type": "must be a table",
         "model_type": "must be a table",
-        "literal_error": "must be one of {expected}",
-        "enum": "must be one of {expected}",
+        "literal_error": "must be one of {choices}",
+        "enum": "must be one of {choices}",
         "too_short": "must have at least {min_length} entry",
     }
     if kind not in rules:
-        return details["msg"]
-    choices = str(context.get("expected", "")).replace(" or ", ", ").replace("'", "").split(", ")
-    hint = nearest(value, choices) if isinstance(value, str) and "expected" in context else ""
-    return f"{rules[kind].format(**context)}, got {value!r}{hint}"
+        return details["msg"].removeprefix("Value error, ")
+    choices = str(context.get("expected", "")).replace(" or ", ", ").replace("'", "")
+    hint = nearest(value, choices.split(", ")) if isinstance(value, str) and choices else ""
+    return f"{rules[kind].format(choices=choices, **context)}, got {value!r}{hint}"
 
 
 def _model_at(loc: tuple[int | str, ...]) -> type[BaseModel]:
