@@ -74,17 +74,18 @@ def compare(results_dir: Path | str, baselines: Sequence[str] = SINGLE_MODES) ->
 
     folder = Path(results_dir)
     found, notes = find_runs(folder)
-    window = _window(found[0])
+    window = window_of(found[0])
     units = _FURTHER_UNITS | {metric.label: metric.unit for metric in _metrics(found[0], window)}
     measured = [_measure(run, window) for run in found]
     runs = pd.DataFrame([row for row, _ in measured])
-    policies = _order(found)
+    policies = policy_order(found)
     beaten = tuple(policy for policy in policies if policy in baselines) or policies
     notes += _notes(runs, policies, [world for _, world in measured])
     return Comparison(folder.name, window, policies, beaten, _best(runs, beaten, policies), runs, units, notes)
 
 
-def _window(run: Run) -> Window:
+def window_of(run: Run) -> Window:
+    """Return the observed window of a run."""
     try:
         section = run.manifest["scenario"]["run"]
         return Window(float(section.get("warmup_s", 0.0)), float(section["horizon_s"]))
@@ -118,7 +119,7 @@ def _measure(run: Run, window: Window) -> tuple[dict[str, Any], tuple[int, str]]
     return row, (run.replication, world_of(requests))
 
 
-def _order(runs: Sequence[Run]) -> tuple[str, ...]:
+def policy_order(runs: Sequence[Run]) -> tuple[str, ...]:
     """Return the policies in the order of the scenario, others after them by name."""
     found = list(dict.fromkeys(run.policy for run in runs))
     listed = runs[0].manifest["scenario"]["run"].get("policies", [])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from balancesim.compare.comparison import SINGLE_MODES, Comparison
@@ -37,8 +38,10 @@ def number(value: float) -> str:
 
 
 def signed(value: float) -> str:
-    """Return a difference with its sign and three digits that count."""
-    return "–" if math.isnan(value) else ("+" if value >= 0 else "") + number(value)
+    """Return a difference with its sign and three digits that count; 0 for what would print as 0.000."""
+    if abs(value) < 5e-4:
+        return "0"
+    return "–" if math.isnan(value) else ("+" if value > 0 else "") + number(value)
 
 
 def milliseconds(value: float) -> str:
@@ -58,40 +61,48 @@ class _Column:
     form: Format
 
 
+_DELAYS = (("TTFT", "user_ttft_s", number), ("E2E", "e2e_s", number), ("TPOT ms", "tpot_s", milliseconds))
+
+
 def render(comparison: Comparison, console: Console) -> None:
     """Print the comparison. Piped output has no frames or colours and fits 100 columns."""
     if not console.is_terminal:
         console.width = 100  # a pipe has no width of its own; rich would take 80
     window = comparison.window
     console.print(
-        f"{comparison.name}: requests that arrived in [{window.warmup_s:g}, {window.horizon_s:g}] s; means over "
-        f"replications, 95 % Student-t intervals",
+        f"[bold]{escape(comparison.name)}[/]: requests that arrived in [{window.warmup_s:g}, {window.horizon_s:g}] s; "
+        f"means over replications, 95 % Student-t intervals",
         highlight=False,
     )
-    console.print(_served(comparison, console))
+    _served(comparison, console)
     for title, columns in _sections(comparison):
-        console.print(_table(comparison, console, title, columns))
+        _table(comparison, console, title, columns)
     if len(comparison.policies) > 1:
-        console.print(_why(comparison, console))
+        _why(comparison, console)
+    console.print()
     for line in [*answers(comparison), *(f"Note: {note}." for note in comparison.notes)]:
-        console.print(line, highlight=False, markup=False)
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def _new_table(title: str, headers: Iterable[str], console: Console) -> Table:
+def _print(console: Console, title: str, table: Table) -> None:
+    # not the table's own title, which would wrap at the width of a narrow table
+    console.print(f"\n{title}", style="bold", highlight=False, markup=False, soft_wrap=True)
+    console.print(table)
+
+
+def _new_table(headers: Iterable[str], console: Console) -> Table:
     frame = box.SIMPLE_HEAD if console.is_terminal else None
-    table = Table(
-        title=title, title_justify="left", title_style="bold", box=frame, pad_edge=False, padding=(0, 1, 0, 0)
-    )
+    table = Table(box=frame, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("policy", overflow="fold", max_width=24)
     for header in headers:
         table.add_column(header, justify="right")
     return table
 
 
-def _served(comparison: Comparison, console: Console) -> Table:
+def _served(comparison: Comparison, console: Console) -> None:
     best = comparison.best_baseline
     headers = ("runs", "offered", "in time %", "interval", f"− {best}", "interval")
-    table = _new_table("\nServed in time, % of the offered requests", headers, console)
+    table = _new_table(headers, console)
     for policy in comparison.policies:
         served = comparison.of(policy, "served_in_time")
         paired = comparison.difference(policy, "served_in_time")
@@ -104,18 +115,17 @@ def _served(comparison: Comparison, console: Console) -> Table:
             bounds(served, percent),
             *versus,
         )
-    return table
+    _print(console, "Served in time, % of the offered requests", table)
 
 
 def _sections(comparison: Comparison) -> list[tuple[str, list[_Column]]]:
     reasons = [f"rejected_{reason.value}_share" for reason in RejectReason]
     seen = [reason for reason in reasons if comparison.runs[reason].max() > 0]
-    quantiles = [
-        _Column(f"{short} {name}", f"{metric}_{name}", form)
-        for short, metric, form in (("TTFT", "user_ttft_s", number), ("E2E", "e2e_s", number))
+    delays = [
+        _Column(name if name != "p50" else f"{short} p50", f"{metric}_{name}", form)
+        for short, metric, form in _DELAYS
         for name in ("p50", "p95", "p99")
     ]
-    tpot = [_Column(f"TPOT ms {name}", f"tpot_s_{name}", milliseconds) for name in ("p50", "p95", "p99")]
     targets = [
         _Column(f"{name} target %", f"{name.lower()}_attainment", percent)
         for name in ("TTFT", "TPOT")
@@ -123,12 +133,12 @@ def _sections(comparison: Comparison) -> list[tuple[str, list[_Column]]]:
     ]
     return [
         (
-            "\nWhat became of them, % of the offered requests; reasons of rejection",
+            "What became of them, % of the offered requests; rejections by reason",
             [_Column(outcome.value, f"{outcome.value}_share", percent) for outcome in Outcome]
-            + [_Column(name.removeprefix("rejected_").removesuffix("_share"), name, percent) for name in seen],
+            + [_Column("by " + name.removeprefix("rejected_").removesuffix("_share"), name, percent) for name in seen],
         ),
         (
-            "\nRates per second in the window" + ("; service levels, % of offered" if targets else ""),
+            "Rates per second in the window" + ("; service levels, % of offered" if targets else ""),
             [
                 _Column("answers", "throughput_rps", number),
                 _Column("in time", "goodput_rps", number),
@@ -136,18 +146,18 @@ def _sections(comparison: Comparison) -> list[tuple[str, list[_Column]]]:
                 *targets,
             ],
         ),
-        ("\nDelays of the answered requests at the user in s; TPOT at the server", [*quantiles, *tpot]),
+        ("Delays of the answered requests at the user in s; TPOT at the server", delays),
         (
-            "\nWhere the time of an answered request went, mean s",
+            "Where the time of an answered request went, mean s",
             [_Column(phase.value, f"mean_{phase.value}_s", number) for phase in Phase],
         ),
         (
-            "\nGPU seconds in the window, all servers",
+            "GPU seconds in the window, all servers",
             [_Column(column.removesuffix("_s"), f"gpu_{column}", number) for column in (*WORK, "switch_s")]
             + [_Column("busy %", "gpu_busy_share", percent), _Column("KV peak %", "kv_peak_share", percent)],
         ),
         (
-            "\nSpeculation, and wall-clock time of a decision",
+            "Speculation, and wall-clock time of a decision",
             [
                 _Column("accepted/round", "accepted_tokens_per_round", number),
                 _Column("accepted %", "acceptance_ratio", percent),
@@ -158,37 +168,37 @@ def _sections(comparison: Comparison) -> list[tuple[str, list[_Column]]]:
     ]
 
 
-def _table(comparison: Comparison, console: Console, title: str, columns: list[_Column]) -> Table:
-    table = _new_table(title, [column.header for column in columns], console)
+def _table(comparison: Comparison, console: Console, title: str, columns: list[_Column]) -> None:
+    table = _new_table([column.header for column in columns], console)
     for policy in comparison.policies:
         table.add_row(policy, *(c.form(comparison.of(policy, c.metric).mean) for c in columns))
-    return table
+    _print(console, title, table)
 
 
-def _why(comparison: Comparison, console: Console) -> Table:
+def _why(comparison: Comparison, console: Console) -> None:
     best = comparison.best_baseline
     outcomes = [_Column(outcome.value, f"{outcome.value}_share", points) for outcome in Outcome]
     phases = [_Column(phase.value, f"mean_{phase.value}_s", signed) for phase in Phase]
-    title = f"\nDifference to {best}: outcomes in points of offered, phases in mean s per answer"
-    table = _new_table(title, [column.header for column in (*outcomes, *phases)], console)
+    title = f"Difference to {best}: outcomes in points of offered, phases in mean s per answer"
+    table = _new_table([column.header for column in (*outcomes, *phases)], console)
     for policy in comparison.policies:
         if policy != best:
             cells = (c.form(comparison.difference(policy, c.metric).mean) for c in (*outcomes, *phases))
             table.add_row(policy, *cells)
-    return table
+    _print(console, title, table)
 
 
 def answers(comparison: Comparison) -> list[str]:
     """Return one sentence for each policy that is no baseline: its difference to the best one, whatever its sign."""
     best = comparison.best_baseline
     single = set(comparison.baselines) <= set(SINGLE_MODES)
-    lines: list[str] = [""]
+    lines: list[str] = []
     for policy in comparison.policies:
         if policy == best or (policy in comparison.baselines and len(comparison.baselines) < len(comparison.policies)):
             continue
         paired = comparison.difference(policy, "served_in_time")
-        interval = "no interval" if math.isnan(paired.low) else f"interval {bounds(paired, points)}"
-        runs = f"{paired.replications} paired replication{'' if paired.replications == 1 else 's'}"
-        what = "the best single mode" if single else "the best baseline"
-        lines.append(f"{policy} − {best} ({what}): {points(paired.mean)} points served in time, {interval}, {runs}.")
+        interval = " (no interval)" if math.isnan(paired.low) else f" {bounds(paired, points)}"
+        runs = f"{paired.replications} paired run{'' if paired.replications == 1 else 's'}"
+        what = "best single mode" if single else "best baseline"
+        lines.append(f"{policy} − {best} ({what}): {points(paired.mean)} points served in time{interval}, {runs}.")
     return lines

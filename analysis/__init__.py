@@ -1,0 +1,1 @@
+"""What can be read from the result tables; nothing here runs the simulator."""
