@@ -170,3 +170,13 @@ def table_columns(table: str) -> tuple[Column, ...]:
         choices = tuple(str(choice) for choice in col.choices)
         columns.append(Column(name, col.kind, col.meaning, col.unit, choices, type(None) in get_args(python_type)))
     return tuple(columns)
+
+
+def markdown_table(table: str) -> str:
+    """Return the columns of a table as the Markdown table of docs/results.md."""
+    lines = ["| column | type | unit | meaning |", "| --- | --- | --- | --- |"]
+    for column in table_columns(table):
+        kind = f"{column.kind.value}{', null' if column.nullable else ''}"
+        choices = f": {', '.join(f'`{choice}`' for choice in column.choices)}" if column.choices else ""
+        lines.append(f"| `{column.name}` | {kind} | {column.unit} | {column.meaning}{choices} |")
+    return "\n".join(lines)
