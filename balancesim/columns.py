@@ -176,7 +176,7 @@ def markdown_table(table: str) -> str:
     """Return the columns of a table as the Markdown table of docs/results.md."""
     lines = ["| column | type | unit | meaning |", "| --- | --- | --- | --- |"]
     for column in table_columns(table):
-        kind = f"{column.kind.value}{', null' if column.nullable else ''}"
+        kind = f"`{column.kind.value}`{', null' if column.nullable else ''}"
         choices = f": {', '.join(f'`{choice}`' for choice in column.choices)}" if column.choices else ""
         lines.append(f"| `{column.name}` | {kind} | {column.unit} | {column.meaning}{choices} |")
     return "\n".join(lines)

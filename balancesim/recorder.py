@@ -114,11 +114,11 @@ class Recorder:
         for writer in self._writers.values():
             writer.discard()
         path = manifest.manifest_path(self._folder, self._info.policy, self._info.replication)
-        path.with_name(f".{path.name}.finished").unlink(missing_ok=True)
-        if path.exists() and manifest.is_complete(path):
+        if path.is_file() and manifest.is_complete(path):
             log.info("%s was cut (%s); the finished run already there stays", path.parent, reason)
             return
         try:
+            path.with_name(f".{path.name}.finished").unlink(missing_ok=True)
             manifest.remove_tables(self._folder, self._info.policy, self._info.replication)
             manifest.write_json(path, self._document(manifest.PARTIAL) | {"reason": reason, "tables": {}})
         except OSError as error:  # a full disk: without a manifest the run is not finished either
