@@ -1,34 +1,32 @@
 """What must hold between the sections of a scenario."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
+from balancesim.arrivals import PerReplication
 from balancesim.core.decision import Decision
 from balancesim.core.problem import Candidates, LaneModel, Problem
 from balancesim.core.server import ServerSpec
 from balancesim.scenario.policy_list import PolicyEntry
 from balancesim.scenario.settings import RunSettings, SchedulingSettings
 from balancesim.scenario.validation import Faults
+from balancesim.streams import Streams
 from balancesim.workload import Workload
-
-
-@runtime_checkable
-class HasWindows(Protocol):
-    """Arrivals that have only so many windows, as a trace does."""
-
-    def replications(self, horizon_s: float) -> int:
-        """Return how many whole windows there are."""
-        ...
 
 
 def check_trace(workload: Workload, run: RunSettings, faults: Faults) -> None:
     """Files must be readable, and a replay must have a window for every replication."""
+    last = Streams(run.seed, run.replications - 1)
+    key = "requests.arrivals"
     try:
+        if isinstance(workload.arrivals, PerReplication):
+            workload.arrivals.for_replication(last, workload.horizon_s)
+        key = "requests.lengths"
         workload.check(run.replications)
     except (ValueError, OSError) as error:
-        faults.note("requests.arrivals", ValueError(str(error)))
+        faults.note(key, ValueError(str(error)))
     except StopIteration:
         faults.add("requests.arrivals", "no request arrives")
 

@@ -15,7 +15,7 @@ def radio_settings(table: RadioTable, faults: Faults, built: dict[str, Any]) -> 
     """Return the settings of the radio, or None when they have faults."""
     uplink = _link("radio.uplink", table.uplink, built, faults)
     downlink = _link("radio.downlink", table.downlink, built, faults)
-    parts = [built.get(f"radio.{key}") for key in ("channel", "fading", "rate")]
+    parts: list[Any] = [built.get(f"radio.{key}") for key in ("channel", "fading", "rate")]
     if uplink is None or downlink is None or None in parts or faults.any_under("radio"):
         return None
     channel, fading, rate_law = parts
