@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+import numpy as np
+
 from balancesim.core.decision import Decision, Lane
 from balancesim.core.memory import speculates
 from balancesim.core.problem import TOLERANCE, LanePrediction, Problem, tolerance
@@ -139,7 +141,9 @@ def _whole_memory(problem: Problem, decision: Decision) -> Iterator[str]:
 
 def _deadlines(lane: Lane, prediction: LanePrediction) -> Iterator[str]:
     new = len(lane.members)
-    for row in prediction.late.nonzero()[0].tolist():
+    never = ~np.isfinite(prediction.finish_s)
+    never[new:] = False  # a resident in outage imposes nothing
+    for row in (prediction.late | never).nonzero()[0].tolist():
         who = "member" if row < new else "resident"
         times = f"{prediction.slack_s[row]:.6g} s, got {prediction.finish_s[row]:.6g} s"
         yield f"lane {lane.lane_id}: {who} {prediction.request_id[row]} must finish within {times}"

@@ -11,7 +11,6 @@ from balancesim.core.memory import padded_kv_bytes, request_kv_bytes, speculates
 from balancesim.core.padded import BatchShape, padded_cost
 from balancesim.core.problem import Candidates, LaneModel, LanePrediction, Problem, SubProblem
 from balancesim.core.solver_continuous import ContinuousSubProblem
-from balancesim.core.solver_static import PaddedSubProblem
 from balancesim.core.speculation import planned_rounds
 from balancesim.units import FloatArray
 
@@ -81,6 +80,8 @@ class StaticLanes:
 
     def sub_problem(self, problem: Problem, lane: Lane) -> SubProblem:
         """Return the exact sub-problem of a padded batch."""
+        from balancesim.core.solver_static import PaddedSubProblem  # compiled: not needed where lanes are continuous
+
         return PaddedSubProblem.of(problem, lane, load_s(problem, lane))
 
 

@@ -59,11 +59,12 @@ class StepTable:
         self.server = server
         self.draft_length = draft_length
         self.parts: tuple[FloatArray, ...] = ()
-        self.shape = (0, 0)
+        self.total_s: FloatArray = np.zeros((0, 0))  #: [b, c]: all parts together
+        self.prefill_s: FloatArray = np.zeros((0, 0))  #: [b, S]: prefill of b prompts of S tokens
 
     def cover(self, requests: int, context_tokens: int) -> None:
         """Make the table valid up to these values."""
-        rows, columns = self.shape
+        rows, columns = self.total_s.shape
         if requests < rows and context_tokens < columns:
             return
         rows, columns = max(rows, _SMALLEST_TABLE[0]), max(columns, _SMALLEST_TABLE[1])
@@ -75,7 +76,10 @@ class StepTable:
         sequences = np.maximum(np.arange(rows, dtype=float), 1.0)[:, None]
         contexts = sequences * np.maximum(np.arange(columns, dtype=float), 1.0)
         self.parts = tuple(np.cumsum(_without_origin(part), axis=1) for part in self._steps(sequences, contexts))
-        self.shape = (rows, columns)
+        self.total_s = self.parts[0] + self.parts[1] if self.draft_length else self.parts[0]
+        mode = Mode.SD if self.draft_length else Mode.AD
+        squares = contexts * np.maximum(np.arange(columns, dtype=float), 1.0)
+        self.prefill_s = np.asarray(prefill_s(self.server, mode, sequences, contexts, squares), dtype=float)
 
     def _steps(self, sequences: FloatArray, contexts: FloatArray) -> tuple[FloatArray, ...]:
         if self.draft_length == 0:

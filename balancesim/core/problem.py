@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
 from balancesim.core.decision import Lane
 from balancesim.core.server import ServerSpec
 from balancesim.units import BoolArray, FloatArray, IntArray, Numeric
+
+if TYPE_CHECKING:
+    from balancesim.core.shares import PairGrid, PairSolution
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,13 @@ class SubProblem(Protocol):
 
     def admit(self, budgets: Budgets) -> Admissions:
         """Return the members for every alternative."""
+        ...
+
+    def pair(self, other: "SubProblem", grid: "PairGrid", floor: int) -> "PairSolution | None":
+        """Return the best cell of a grid with this lane solved over all candidates, then the other over the rest.
+
+        None when no cell serves more than ``floor``. Both sub-problems are of one problem and one lane model.
+        """
         ...
 
 

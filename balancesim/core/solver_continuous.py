@@ -15,7 +15,9 @@ from functools import cached_property
 import numpy as np
 
 from balancesim.core.aligned import AlignedLane, joined
-from balancesim.core.problem import Admissions, Budgets, Candidates
+from balancesim.core.problem import Admissions, Budgets, Candidates, SubProblem
+from balancesim.core.shares import PairGrid, PairSolution
+from balancesim.core.two_stage import two_stage
 from balancesim.units import BoolArray, FloatArray, IntArray
 
 #: Rounding must not let a lane through that the check of the whole decision rejects.
@@ -90,6 +92,10 @@ class ContinuousSubProblem:
         state = _State(present[open_rows], budgets.available[open_rows], shares[open_rows], free[open_rows])
         best[open_rows] = self._fill(state)
         return Admissions(best, feasible)
+
+    def pair(self, other: SubProblem, grid: PairGrid, floor: int) -> PairSolution | None:
+        """Return the best cell when this lane is solved over all candidates and the other over the rest."""
+        return two_stage((self, other), len(self.candidates), grid, floor)
 
     def _keeps_residents(self, budgets: Budgets) -> BoolArray:
         """Return where the residents alone are in time; a lane without residents needs nothing."""

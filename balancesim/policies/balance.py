@@ -7,16 +7,8 @@ import numpy as np
 
 from balancesim.core.decision import Decision, Lane
 from balancesim.core.problem import Problem, SubProblem
-from balancesim.core.solver import (
-    PairSearch,
-    PairShares,
-    PairSolution,
-    ShareGrid,
-    best_of,
-    complete,
-    pair_shares,
-    single,
-)
+from balancesim.core.shares import PairSolution, divided, in_force, pair_grid
+from balancesim.core.solver import best_of, best_pair, complete, single
 from balancesim.policies.lanes import ad_lane, check_draft_length, has_draft, sd_lane
 from balancesim.units import FloatArray
 
@@ -66,29 +58,25 @@ class Balance:
         return best_of(problem, found)
 
     def _pairs(self, problem: Problem, lanes: tuple[Lane, Lane], subs: tuple[SubProblem, SubProblem]) -> list[Decision]:
-        search = PairSearch(problem, lanes, subs)
-        orders = (False, True) if self.both_orders else (False,)
-        grid = ShareGrid.product(*(self._axis(fixed) for fixed in (self.gpu_share, self.memory_share)))
-        shares = pair_shares(problem, lanes, grid)
-        best = self._search(search, shares, orders)
-        if best is not None and self.refine and best.served < len(problem.candidates):
-            finer = self._search(search, self._around(best), orders)
-            best = finer if finer is not None and finer.served > best.served else best
+        """Return the best decision over the grid, over the shares in force, and over a finer grid around the better."""
+        grids = [divided(problem, lanes, self._axis(self.gpu_share), self._axis(self.memory_share))]
+        now = in_force(problem, lanes)
+        grids += [] if now is None else [now]
+        best: PairSolution | None = None
+        for grid in grids:
+            found = best_pair(subs, grid, both_orders=self.both_orders, floor=-1 if best is None else best.served)
+            best = best if found is None else found
         if best is None:
             return []
+        if self.refine and best.served < len(problem.candidates):
+            finer = pair_grid(problem, lanes, *self._around(best))
+            found = best_pair(subs, finer, both_orders=self.both_orders, floor=best.served)
+            best = best if found is None else found
         chosen = tuple(
             replace(lane, gpu_share=gpu, memory_share=memory)
             for lane, gpu, memory in zip(lanes, best.gpu_share, best.memory_share, strict=True)
         )
         return [complete(problem, chosen, best.members)]
-
-    @staticmethod
-    def _search(search: PairSearch, shares: PairShares, orders: tuple[bool, ...]) -> PairSolution | None:
-        best: PairSolution | None = None
-        for second_first in orders:
-            found = search.best(shares, second_first=second_first, floor=best)
-            best = found if found is not None else best
-        return best
 
     def _axis(self, fixed: float | None) -> FloatArray:
         if fixed is not None:
@@ -96,14 +84,13 @@ class Balance:
         parts = round(1.0 / self.share_step)
         return np.arange(1, parts) / parts
 
-    def _around(self, best: PairSolution) -> PairShares:
-        """Return a grid four times as fine around the best alternative, within the same room."""
+    def _around(self, best: PairSolution) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
+        """Return axes four times as fine around the best cell, within the same room."""
         offsets = np.array([-0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75]) * self.share_step
-        gpu = offsets if self.gpu_share is None else np.zeros(1)
-        memory = offsets if self.memory_share is None else np.zeros(1)
-        dz, dm = (axis.ravel() for axis in np.meshgrid(gpu, memory, indexing="ij"))
-        z, share = best.gpu_share[0] + dz, best.memory_share[0] + dm
-        z_room, share_room = sum(best.gpu_share), sum(best.memory_share)
-        inside = (z > 0) & (z < z_room) & (share >= 0) & (share <= share_room)
-        z, share = z[inside], share[inside]
-        return PairShares((z, z_room - z), (share, share_room - share))
+        axes = []
+        for shares, fixed in ((best.gpu_share, self.gpu_share), (best.memory_share, self.memory_share)):
+            first = shares[0] + (offsets if fixed is None else np.zeros(1))
+            whole = sum(shares)
+            first = first[(first > 0) & (first < whole)]
+            axes.append((first, whole - first) if len(first) else (np.array([shares[0]]), np.array([shares[1]])))
+        return axes[0], axes[1]

@@ -8,7 +8,7 @@ import numpy as np
 from balancesim.core.decision import Decision, Lane
 from balancesim.core.problem import Problem
 from balancesim.core.request import Mode
-from balancesim.core.solver import free_for, room
+from balancesim.core.shares import free_for, room
 from balancesim.policies.lanes import ad_lane, check_draft_length, sd_lane
 
 

@@ -1,0 +1,302 @@
+"""Compiled search for padded batches: branch and bound over the bounds (S, N), then over I and U (model.md §5).
+
+One batch of b users is feasible inside bounds (S, N, I, U) when b users lie within them and have slack of at least
+U + C(b, S, N, I)/share. For a rectangle of bounds (S, N) the search asks "can b = best + 1 be served?" with every user
+charged only for the bounds that this user forces itself, and drops the rectangle when not. That is a necessary condition,
+since costs grow with every bound, so the result is the exact maximum.
+
+Inside a rectangle and for SD, user j allows the bounds I in [I_j, (share·(slack − U) − prefill)/mean round]: b users fit
+when b such intervals overlap. U is relaxed to each user's own upload until a single (S, N, I) is left.
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from balancesim.units import BoolArray, FloatArray, IntArray
+
+_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+class Users(NamedTuple):
+    """Candidates of one lane in order of preference, and what the lane costs."""
+
+    prompt: IntArray
+    output: IntArray
+    rounds: IntArray
+    start_s: FloatArray
+    slack_s: FloatArray
+    prompts: IntArray  #: distinct values, ascending
+    outputs: IntArray  #: distinct values, ascending
+    prefill_s: FloatArray  #: [b, S]
+    step_sums_s: FloatArray  #: [b, c]: Σ of step or round times over contexts 1 … c
+    drafting: bool
+    extra_tokens: int  #: γ of the memory formula
+    token_bytes: float
+
+
+class Batch(NamedTuple):
+    """The largest batch found: its size and bounds; users within the bounds are interchangeable."""
+
+    count: int
+    prompt: int
+    output: int
+    rounds: int
+    start_s: float  #: U
+    need_s: float  #: C/share
+
+
+@_jit
+def _need(users: Users, b: int, prompt: int, output: int, share: float) -> tuple[float, float]:
+    """Return prefill/share (for AD: everything) and one round/share (for AD: 0) of b users padded to these bounds."""
+    prefill = users.prefill_s[b, prompt]
+    steps = users.step_sums_s[b, prompt + output - 1] - users.step_sums_s[b, prompt]
+    if users.drafting:
+        return prefill / share, (steps / (output - 1) if output > 1 else 0.0) / share
+    return (prefill + steps) / share, 0.0
+
+
+@_jit
+def _promises(
+    users: Users, available: BoolArray, b: int, rectangle: IntArray, limits: tuple[float, float], overlap: IntArray
+) -> bool:
+    """Return whether b users may fit somewhere in a rectangle of bounds (S, N); leaves Σ of intervals in ``overlap``."""
+    share, memory = limits
+    s_low, s_high = users.prompts[rectangle[0]], users.prompts[rectangle[1]]
+    n_low, n_high = users.outputs[rectangle[2]], users.outputs[rectangle[3]]
+    tokens = memory / (b * users.token_bytes) * (1.0 + 1e-12) - users.extra_tokens
+    if s_low + n_low > tokens:
+        return False
+    if users.drafting:
+        overlap[:] = 0
+    count = 0
+    last = len(overlap) - 2
+    for j in range(len(available)):
+        s, n = users.prompt[j], users.output[j]
+        if not available[j] or s > s_high or n > n_high:
+            continue
+        s, n = max(s, s_low), max(n, n_low)
+        if s + n > tokens:
+            continue
+        fixed, each = _need(users, b, s, n, share)
+        left = users.slack_s[j] - users.start_s[j] - fixed
+        if left < each * users.rounds[j]:
+            continue
+        count += 1
+        if users.drafting:
+            end = last if each == 0.0 or left >= each * last else int(left / each * (1.0 + 1e-12))
+            overlap[users.rounds[j]] += 1
+            overlap[min(end, last) + 1] -= 1
+    if count < b or not users.drafting:
+        return count >= b
+    most = overlap[0]
+    for i in range(1, last + 1):
+        overlap[i] += overlap[i - 1]
+        most = max(most, overlap[i])
+    return most >= b
+
+
+@_jit
+def _upload_bound(users: Users, inside: BoolArray, b: int, need: float) -> float:
+    """Return an upload bound U with b users inside of upload ≤ U and slack ≥ U + need; NaN if there is none."""
+    bound, count = -1.0, 0
+    for j in range(len(inside)):
+        if inside[j] and users.slack_s[j] - users.start_s[j] >= need:
+            bound = max(bound, users.start_s[j])
+            count += 1
+    if count < b:
+        return np.nan
+    if _in_time(users, inside, bound, need) >= b:
+        return bound
+    best = np.nan
+    for i in range(len(inside)):
+        u = users.start_s[i]
+        if inside[i] and not u >= best and _in_time(users, inside, u, need) >= b:
+            best = u
+    return best
+
+
+@_jit
+def _in_time(users: Users, inside: BoolArray, bound: float, need: float) -> int:
+    count = 0
+    for j in range(len(inside)):
+        if inside[j] and users.start_s[j] <= bound and users.slack_s[j] >= bound + need:
+            count += 1
+    return count
+
+
+@_jit
+def _settle(
+    users: Users, available: BoolArray, b: int, bounds: tuple[int, int], share: float, overlap: IntArray
+) -> Batch:
+    """Return a batch of b users within bounds (S, N), the smallest I that has one; count 0 if there is none."""
+    prompt, output = bounds
+    fixed, each = _need(users, b, prompt, output, share)
+    inside = available & (users.prompt <= prompt) & (users.output <= output)
+    if not users.drafting:
+        u = _upload_bound(users, inside, b, fixed)
+        return Batch(0 if np.isnan(u) else b, prompt, output, output - 1, u, fixed)
+    for i in range(len(overlap) - 1):
+        if overlap[i] >= b:
+            need = fixed + each * i
+            u = _upload_bound(users, inside & (users.rounds <= i), b, need)
+            if not np.isnan(u):
+                return Batch(b, prompt, output, i, u, need)
+    return Batch(0, prompt, output, 0, 0.0, 0.0)
+
+
+@_jit
+def largest(
+    users: Users, available: BoolArray, limits: tuple[float, float], between: tuple[int, int], overlap: IntArray
+) -> Batch:
+    """Return the largest batch for (share, memory) of more than between[0] users; count 0 if there is none.
+
+    between[1] is known not to be exceeded. Among batches of that size it is the first in the order of the search, small
+    S and N first, whatever is known before. ``overlap`` is scratch, longer than the most rounds by 2.
+    """
+    found = Batch(0, 0, 0, 0, 0.0, 0.0)
+    if len(users.prompt) == 0 or not limits[0] > 0.0:
+        return found
+    best = between[0]
+    most = min(between[1], available.sum())
+    stack = np.empty((128, 4), np.int64)
+    stack[0] = (0, len(users.prompts) - 1, 0, len(users.outputs) - 1)
+    top = 1
+    while top > 0 and best < most:
+        top -= 1
+        s_low, s_high, n_low, n_high = stack[top]
+        if not _promises(users, available, best + 1, stack[top], limits, overlap):
+            continue
+        if s_low == s_high and n_low == n_high:
+            batch = _settle(
+                users, available, best + 1, (users.prompts[s_low], users.outputs[n_low]), limits[0], overlap
+            )
+            if batch.count > 0:
+                best, found = batch.count, batch
+                top += 1  # the same bounds may hold more
+        elif s_high - s_low >= n_high - n_low:
+            middle = (s_low + s_high) // 2
+            stack[top] = (middle + 1, s_high, n_low, n_high)
+            stack[top + 1] = (s_low, middle, n_low, n_high)
+            top += 2
+        else:
+            middle = (n_low + n_high) // 2
+            stack[top] = (s_low, s_high, middle + 1, n_high)
+            stack[top + 1] = (s_low, s_high, n_low, middle)
+            top += 2
+    return found
+
+
+@_jit
+def members(users: Users, available: BoolArray, batch: Batch) -> BoolArray:
+    """Return the first users in order of preference that fit the batch's bounds, as many as it counts."""
+    chosen = np.zeros(len(available), np.bool_)
+    missing = batch.count
+    for j in range(len(available)):
+        if missing == 0:
+            break
+        if (
+            available[j]
+            and users.prompt[j] <= batch.prompt
+            and users.output[j] <= batch.output
+            and (not users.drafting or users.rounds[j] <= batch.rounds)
+            and users.start_s[j] <= batch.start_s
+            and users.slack_s[j] >= batch.start_s + batch.need_s
+        ):
+            chosen[j] = True
+            missing -= 1
+    return chosen
+
+
+class Grid(NamedTuple):
+    """Shares of two lanes: [i, j] is the first lane's GPU share gpu[0][i] and memory memory[0][j]; gpu[1][i] and ..."""
+
+    first_gpu: FloatArray  #: ascending
+    second_gpu: FloatArray  #: descending
+    first_bytes: FloatArray  #: ascending
+    second_bytes: FloatArray  #: descending
+    order: IntArray  #: [i, j]: place of a cell in the order of preference
+
+
+@_jit
+def _row(batch: Batch) -> tuple[float, float, float, float, float, float]:
+    return (
+        float(batch.count),
+        float(batch.prompt),
+        float(batch.output),
+        float(batch.rounds),
+        batch.start_s,
+        batch.need_s,
+    )
+
+
+@_jit
+def _batch(row: FloatArray) -> Batch:
+    return Batch(int(row[0]), int(row[1]), int(row[2]), int(row[3]), row[4], row[5])
+
+
+@_jit
+def over_all(users: Users, gpu: FloatArray, memory: FloatArray) -> FloatArray:
+    """Return the largest batch of every cell of ascending axes, [i, j, fields of `Batch`], over all users.
+
+    Counts only grow along the axes, so that each cell is bounded by its neighbours. It is still searched from one less
+    than known, since its batch must be the one that a search without this knowledge finds.
+    """
+    cells = np.zeros((len(gpu), len(memory), 6))
+    everyone = np.ones(len(users.prompt), np.bool_)
+    overlap = np.zeros(users.rounds.max() + 2 if len(users.rounds) else 2, np.int64)
+    last = len(memory) - 1
+    cap = 0
+    for i in range(len(gpu)):
+        cap = max(cap, largest(users, everyone, (gpu[i], memory[last]), (cap, len(everyone)), overlap).count)
+        for j in range(len(memory)):
+            low = int(max(cells[i - 1, j, 0] if i else 0.0, cells[i, j - 1, 0] if j else 0.0))
+            cells[i, j] = _row(largest(users, everyone, (gpu[i], memory[j]), (max(0, low - 1), cap), overlap))
+    return cells
+
+
+@_jit
+def best_pair(
+    lanes: tuple[Users, Users],
+    candidates: tuple[IntArray, IntArray],
+    grid: Grid,
+    cells: tuple[FloatArray, FloatArray],
+    floor: int,
+) -> tuple[int, int, int, BoolArray, BoolArray]:
+    """Return the best cell when the first lane is solved over all users and the second over the rest.
+
+    The answer is (users served, i, j, first lane's members, second's); users served = floor when no cell serves more.
+
+    Cells are looked at by falling bound |first| + |second over all|, then by preference; the answer is that of a scan of
+    all cells: most users, then the most preferred cell. ``candidates`` numbers the users of both lanes alike.
+    """
+    first, second = lanes
+    sums = cells[0][:, :, 0] + cells[1][:, :, 0]
+    turn = np.argsort((grid.order - sums * grid.order.size).ravel(), kind="mergesort")
+    overlap = np.zeros(second.rounds.max() + 2 if len(second.rounds) else 2, np.int64)
+    everyone = np.ones(len(first.prompt), np.bool_)
+    taken = np.zeros(
+        max(candidates[0].max() if len(candidates[0]) else -1, candidates[1].max() if len(candidates[1]) else -1) + 1,
+        np.bool_,
+    )
+    best, best_place, row, column = floor, -1, -1, -1
+    one, two = everyone, np.zeros(len(second.prompt), np.bool_)
+    for flat in turn:
+        i, j = flat // grid.order.shape[1], flat % grid.order.shape[1]
+        place = grid.order[i, j]
+        if sums[i, j] < best:
+            break
+        least = int(best - cells[0][i, j, 0]) + (1 if place > best_place else 0)
+        if cells[1][i, j, 0] < least:
+            continue
+        chosen = members(first, everyone, _batch(cells[0][i, j]))
+        taken[:] = False
+        taken[candidates[0][chosen]] = True
+        rest = ~taken[candidates[1]]
+        limits = (grid.second_gpu[i], grid.second_bytes[j])
+        batch = largest(second, rest, limits, (max(0, least - 1), int(cells[1][i, j, 0])), overlap)
+        if batch.count >= least:
+            best, best_place, row, column = int(cells[0][i, j, 0]) + batch.count, place, i, j
+            one, two = chosen, members(second, rest, batch)
+    return best, row, column, one, two
