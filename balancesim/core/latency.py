@@ -37,7 +37,7 @@ def prefill_s(
 
 def decode_steps_s(server: ServerSpec, sequences: Numeric, context_tokens: Numeric) -> Numeric:
     """Return the time of AD steps: ``sequences`` requests whose contexts sum to ``context_tokens``."""
-    return server.target_s(Phase.DECODE, decode_pass(sequences, context_tokens))
+    return _each(server.target_s(Phase.DECODE, decode_pass(sequences, context_tokens)), context_tokens)
 
 
 def rounds_s(server: ServerSpec, sequences: Numeric, context_tokens: Numeric, draft_length: int) -> RoundCost:
@@ -46,8 +46,13 @@ def rounds_s(server: ServerSpec, sequences: Numeric, context_tokens: Numeric, dr
     γ draft passes at contexts c, c+1, …, c+γ−1, then one target pass over γ+1 rows. γ = 0 is an AD step.
     """
     context = np.asarray(context_tokens, dtype=float)
-    verify = np.asarray(server.target_s(Phase.VERIFY, verify_pass(sequences, context, draft_length)))
+    verify = np.asarray(_each(server.target_s(Phase.VERIFY, verify_pass(sequences, context, draft_length)), context))
     draft = np.zeros_like(verify)
     for depth in range(draft_length):
         draft = draft + server.draft_s(Phase.DECODE, decode_pass(sequences, context + depth * np.asarray(sequences)))
     return RoundCost(draft, verify)
+
+
+def _each(times_s: Numeric, context_tokens: Numeric) -> Numeric:
+    """Return one time per context: a law that ignores the context answers with a single number."""
+    return np.broadcast_to(times_s, np.shape(context_tokens)) if np.ndim(times_s) < np.ndim(context_tokens) else times_s

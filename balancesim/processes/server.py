@@ -37,6 +37,9 @@ DISCIPLINES: dict[str, Callable[[Host], Discipline]] = {
     "continuous": ContinuousDiscipline,
 }
 
+#: A policy that has left an idle server idle for so many epochs, with nothing to come, will not change its mind.
+_STUCK_EPOCHS = 1000
+
 
 @dataclass(frozen=True)
 class ServerSetup:
@@ -82,7 +85,10 @@ class EdgeServer:
         self._draft_loaded = False
         self._epoch = -1
         self._due_s = math.inf  #: time of the epoch that is scheduled
+        self._arrivals_over = False
+        self._idle_epochs = 0  #: decisions in a row that admitted nobody
         self.decision_wall_s = 0.0
+        self.decision_wall_max_s = 0.0
         self.decisions = 0
 
     def _host(self) -> Host:
@@ -121,6 +127,10 @@ class EdgeServer:
                 left_s = visit.deadline_at_s - self._env.now
                 self._env.timeout(left_s).callbacks.append(lambda _: self._prompt_too_late(visit))
             self._uploads.start(visit, self._prompt_in)
+
+    def no_more_arrivals(self) -> None:
+        """The source has made its last request."""
+        self._arrivals_over = True
 
     def _never_fits(self, visit: Visit) -> RejectReason | None:
         request, spec = visit.request, self._setup.spec
@@ -169,8 +179,12 @@ class EdgeServer:
             self._finish(visit, Outcome.EXPIRED)
         if len(self._waiting) and self._discipline.ready():
             self._decide()
-        if self._setup.epoch_s is not None:
+        if self._setup.epoch_s is not None and not self._stuck():
             self._request_epoch(after_one=True)
+
+    def _stuck(self) -> bool:
+        """Return True when nothing can happen any more: without this, epochs without end would keep the run alive."""
+        return self._arrivals_over and self._idle_epochs >= _STUCK_EPOCHS and not self._waiting.deadlines_ahead
 
     def _decide(self) -> None:
         self._log.peak(self._epoch, self._memory.take_peak())
@@ -178,7 +192,9 @@ class EdgeServer:
         problem = self._problem()
         start = perf_counter()
         decision = self._setup.policy.decide(problem)
-        self.decision_wall_s += perf_counter() - start
+        wall_s = perf_counter() - start
+        self.decision_wall_s += wall_s
+        self.decision_wall_max_s = max(self.decision_wall_max_s, wall_s)
         self.decisions += 1
         check_structure(problem, decision)
         self._apply(problem, decision)
@@ -210,6 +226,8 @@ class EdgeServer:
             self._gpu.set_shares({lane.lane_id: lane.gpu_share for lane in lanes})
             for lane in lanes:
                 self._discipline.admit(lane, [self._admitted(member, lane) for member in lane.members], load_s)
+        quiet = not decision.admitted and not self._discipline.count()
+        self._idle_epochs = self._idle_epochs + 1 if quiet else 0
         kv = (self._memory.held_bytes, self._memory.capacity_bytes)
         self._log.decided(problem, decision, residents, kv)
 

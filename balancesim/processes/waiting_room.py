@@ -42,6 +42,11 @@ class WaitingRoom:
                 gone.append(visit)
         return gone
 
+    @property
+    def deadlines_ahead(self) -> bool:
+        """True when somebody who waits may still expire."""
+        return any(request_id in self._visits for _, request_id in self._deadlines)
+
     def rest(self) -> list[Visit]:
         """Return all who wait."""
         return list(self._visits.values())

@@ -1,0 +1,37 @@
+"""Requests come into the world, in order of arrival, each at the server of its user's cell."""
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+
+import simpy
+
+from balancesim.core.request import Request
+from balancesim.processes.server import EdgeServer
+from balancesim.processes.visit import Visit
+from balancesim.topology import Topology
+
+
+class Source:
+    """Makes a visit of every request. It counts them on its own, so that conservation can be checked against it."""
+
+    def __init__(self, env: simpy.Environment, topology: Topology, servers: Sequence[EdgeServer]) -> None:
+        self._env = env
+        self._cell_of = topology.user_cell.tolist()
+        self._server_of = topology.user_server.tolist()
+        self._servers = servers
+        self.generated = 0
+
+    def run(
+        self, requests: Iterable[Request], progress: Callable[[float, int], None] | None
+    ) -> Generator[simpy.Event, None, None]:
+        """Let requests arrive one after the other; ``progress`` gets the time and the count now and then."""
+        env = self._env
+        for request in requests:
+            yield env.timeout(max(0.0, request.arrival_s - env.now))
+            self.generated += 1
+            user = request.user_id
+            visit = Visit(request, self._cell_of[user], self._server_of[user])
+            self._servers[visit.server_id].arrive(visit)
+            if progress is not None and self.generated % 200 == 0:
+                progress(env.now, self.generated)
+        for server in self._servers:
+            server.no_more_arrivals()
