@@ -172,6 +172,17 @@ def test_different_requests_are_told(tmp_path):
     assert any("met different requests" in note for note in compare(tmp_path / "x").notes)
 
 
+def test_policies_stand_in_the_order_of_the_scenario(tmp_path):
+    """Policies come in the order of run.policies, by label, name or class; others after them by name."""
+    policies = [{"kind": "balance", "label": "fine"}, "own.py:Mine", {"kind": "ad_only"}, "not_run"]
+    scenario = SCENARIO | {"run": {"horizon_s": 100.0, "policies": policies}}
+    for policy in ("ad_only", "extra", "fine", "Mine"):
+        with Recorder(tmp_path, "x", run_info(policy, scenario=scenario)) as recorder:
+            recorder.request(request_row(0, 20.0, Outcome.COMPLETED))
+            recorder.close(summary(1))
+    assert compare(tmp_path / "x").policies == ("fine", "Mine", "ad_only", "extra")
+
+
 def test_nobody_arrived(tmp_path):
     """A run whose window is empty is told, not hidden."""
     served_run(tmp_path / "x", "balance", 0, 8, arrival_s=200.0)
@@ -326,7 +337,7 @@ def test_scenario_without_a_window_is_an_error(tmp_path):
         ({"request_id": 1}, {}, {}, 2, "the source made 2 requests, but 2 have an outcome"),
         ({"tokens_out": 10}, {}, {}, 2, "a completed request lacks tokens"),
         ({}, {"kv_peak_bytes": 4.1e9}, {}, 2, "KV memory was above its capacity"),
-        ({}, {}, {"decode_s": 120.0, "switch_s": 1.0}, 2, "a GPU worked 121 s in 120 s"),
+        ({}, {}, {"decode_s": 120.0, "switch_s": 1.0}, 2, "a GPU worked 121 s by 119 s"),
     ],
 )
 def test_run_that_breaks_an_identity_is_an_error(tmp_path, requests, epoch, span, offered, message):

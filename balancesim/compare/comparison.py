@@ -122,9 +122,15 @@ def _measure(run: Run, window: Window) -> tuple[dict[str, Any], tuple[int, str]]
 def policy_order(runs: Sequence[Run]) -> tuple[str, ...]:
     """Return the policies in the order of the scenario, others after them by name."""
     found = list(dict.fromkeys(run.policy for run in runs))
-    listed = runs[0].manifest["scenario"]["run"].get("policies", [])
+    listed = [_label(entry) for entry in runs[0].manifest["scenario"]["run"].get("policies", [])]
     first = [policy for policy in listed if policy in found]
     return tuple(dict.fromkeys([*first, *found]))
+
+
+def _label(entry: Any) -> str:
+    """Return the name under which an entry of ``run.policies`` has its results: label, name, or a reference's class."""
+    name = entry.get("label", entry.get("kind")) if isinstance(entry, Mapping) else entry
+    return str(name).rpartition(":")[2]
 
 
 def _best(runs: "pd.DataFrame", baselines: Sequence[str], policies: Sequence[str]) -> str:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 #: Rounding that sums of many GPU spans and reservations may show.
 _TOLERANCE = 1e-9
 
+_GPU_SECONDS = ("prefill_s", "decode_s", "draft_s", "verify_s", "switch_s")
+
 
 @dataclass(frozen=True)
 class Run:
@@ -74,10 +76,10 @@ class Run:
             faults.append("a completed request lacks tokens")
         if (epochs["kv_peak_bytes"] > epochs["kv_capacity_bytes"] * (1 + _TOLERANCE)).any():
             faults.append("KV memory was above its capacity")
-        spent = ["prefill_s", "decode_s", "draft_s", "verify_s", "switch_s"]
-        busiest_s = float(gpu.groupby("server_id")[spent].sum().sum(axis=1).max()) if len(gpu) else 0.0
-        if busiest_s > float(self.manifest["end_s"]) * (1 + _TOLERANCE):
-            faults.append(f"a GPU worked {busiest_s:g} s in {self.manifest['end_s']:g} s")
+        spans = gpu.assign(spent_s=gpu[list(_GPU_SECONDS)].sum(axis=1)).groupby("server_id")
+        for spent_s, end_s in zip(spans["spent_s"].sum(), spans["end_s"].max(), strict=True):
+            if spent_s > min(end_s, float(self.manifest["end_s"])) * (1 + _TOLERANCE):
+                faults.append(f"a GPU worked {spent_s:g} s by {end_s:g} s")
         return faults
 
 
