@@ -9,11 +9,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from balancesim import topology
 from balancesim.acceptance import AcceptanceLaw
+from balancesim.channels import power_gain
 from balancesim.core.latency import decode_steps_s, prefill_s, rounds_s
 from balancesim.core.memory import request_kv_bytes
+from balancesim.core.radio import RadioLinks
 from balancesim.core.request import Mode
 from balancesim.core.server import ServerSpec
+from balancesim.scenario.settings import Scenario
+from balancesim.streams import Streams
+from balancesim.units import linear_to_db
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,36 @@ def _request_s(spec: ServerSpec, mode: Mode, request: MeanRequest, law: Acceptan
     expected = float(np.asarray(law.expected_tokens_per_round(request.acceptance_rate, spec.draft_length)))
     round_s = float(rounds_s(spec, float(batch), contexts, spec.draft_length).total_s)
     return prefill + after_first / expected * round_s / batch
+
+
+@dataclass(frozen=True, slots=True)
+class UploadTime:
+    """How long an upload takes one user who has the bandwidth for itself, without fading."""
+
+    where: str
+    snr_db: float
+    seconds: float  #: inf = out of range
+
+
+def upload_times(scenario: Scenario, bits: float) -> tuple[UploadTime, ...]:
+    """Return the upload time of so many bits for the median user and the user at the 5th percentile of SNR.
+
+    The users are those of replication 0, shadowing included. The 5th percentile is what 3GPP calls the cell edge.
+    """
+    radio, streams = scenario.radio, Streams(scenario.run.seed, 0)
+    world = topology.build(scenario.network, streams)
+    heights = scenario.network.site_height_m, scenario.network.user_height_m
+    links = RadioLinks(world.user_ids, world.user_distance_m, radio.carrier_hz, *heights)
+    gain = power_gain(radio.channel, links, streams, shadowing=radio.shadowing)
+    bandwidth_hz = radio.uplink.bandwidth_hz
+    snr = gain * radio.uplink.snr_per_gain(bandwidth_hz)
+    times = []
+    for where, share in (("median user", 0.5), ("cell edge (5 % of users are worse)", 0.05)):
+        at = np.quantile(snr, [share], method="lower")
+        rate_bps = bandwidth_hz * float(radio.rate_law.spectral_efficiency_bps_hz(at)[0])
+        seconds = bits / rate_bps if rate_bps > 0 else math.inf
+        times.append(UploadTime(where, float(linear_to_db(float(at[0]))), seconds))
+    return tuple(times)
 
 
 def modes_of(spec: ServerSpec) -> tuple[Mode, ...]:

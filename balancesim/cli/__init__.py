@@ -1,5 +1,6 @@
 """The command line: one function a command; what it needs is imported when it runs, so that ``--help`` is quick."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -112,8 +113,8 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.write("interrupted\n")
         return INTERRUPTED
     except BrokenPipeError:  # whoever read our output has enough
-        sys.stdout = open(_null(), "w", encoding="utf-8")  # noqa: SIM115 (the interpreter closes it)
-        return 0
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (the interpreter closes it)
+        return DEFECT
     except Exception as error:  # the one place where errors become a message
         if debug:
             raise
@@ -136,9 +137,3 @@ def _report(error: Any) -> int:
     text = " ".join(str(error).split())
     sys.stderr.write(f"balancesim: defect: {type(error).__name__}: {text} (--debug shows where)\n")
     return DEFECT
-
-
-def _null() -> str:
-    import os
-
-    return os.devnull

@@ -49,8 +49,7 @@ def _world(scenario: Scenario) -> Iterator[str]:
     slicing = scheduling.slicing
     slices = "fluid sharing" if slicing.slice_s == 0 else f"slices of {1e3 * slicing.slice_s:g} ms"
     yield (
-        f"  schedule  {scheduling.lane_model.name}, a decision {when}, {slices}, "
-        f"{1e3 * slicing.switch_s:g} ms a switch"
+        f"  schedule  {scheduling.lane_model.name}, a decision {when}, {slices}, {1e3 * slicing.switch_s:g} ms a switch"
     )
 
 

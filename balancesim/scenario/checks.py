@@ -8,9 +8,10 @@ import numpy as np
 from balancesim.arrivals import PerReplication
 from balancesim.core.decision import Decision
 from balancesim.core.problem import Candidates, LaneModel, Problem
+from balancesim.core.radio import RadioLinks
 from balancesim.core.server import ServerSpec
 from balancesim.scenario.policy_list import PolicyEntry
-from balancesim.scenario.settings import RunSettings, SchedulingSettings
+from balancesim.scenario.settings import Network, RadioSettings, RunSettings, SchedulingSettings
 from balancesim.scenario.validation import Faults
 from balancesim.streams import Streams
 from balancesim.workload import Workload
@@ -29,6 +30,20 @@ def check_trace(workload: Workload, run: RunSettings, faults: Faults) -> None:
         faults.note(key, ValueError(str(error)))
     except StopIteration:
         faults.add("requests.arrivals", "no request arrives")
+
+
+def check_channel(radio: RadioSettings, network: Network, faults: Faults) -> None:
+    """A channel must have what it asks for: a carrier, antenna heights."""
+    distance_m = np.array([network.radius_m])
+    links = RadioLinks(
+        np.zeros(1, np.int64), distance_m, radio.carrier_hz, network.site_height_m, network.user_height_m
+    )
+    try:
+        radio.channel.los_probability(links)
+        for is_los in (True, False):
+            radio.channel.pathloss_db(links, np.array([is_los]))
+    except ValueError as error:
+        faults.note("radio.channel", error)
 
 
 def check_policies(entries: Sequence[PolicyEntry], problem: Problem, faults: Faults) -> None:

@@ -11,7 +11,14 @@ from pydantic import BaseModel
 
 from balancesim import units
 from balancesim.core.service_curve import Slicing
-from balancesim.scenario.checks import check_policies, check_scheduling, check_trace, check_vocabularies, probe
+from balancesim.scenario.checks import (
+    check_channel,
+    check_policies,
+    check_scheduling,
+    check_trace,
+    check_vocabularies,
+    probe,
+)
 from balancesim.scenario.document import Document, ScenarioError
 from balancesim.scenario.network_section import network_settings
 from balancesim.scenario.policy_list import chosen, policy_entries
@@ -73,6 +80,8 @@ def _scenario(parts: _Parts, entries: tuple[Any, ...]) -> Scenario | None:
     warnings: list[str] = []
     if server is not None:
         warnings += check_vocabularies(server.spec)
+    if radio is not None and network is not None:
+        check_channel(radio, network, faults)
     if scheduling is not None:
         check_scheduling(scheduling, entries, faults)
     if server is not None and scheduling is not None:
