@@ -63,11 +63,15 @@ def joint(instance: PipelineInstance) -> PipelinePlan:
 
 
 def joint_exact(instance: PipelineInstance, node_limit: int = 20_000) -> PipelinePlan:
-    """Return the best contiguous batches instead (branch and bound from the dynamic programming's), else as `joint`."""
+    """Return the best contiguous batches by branch and bound, else as `joint`; never slower than `joint`.
+
+    If the search stops at ``node_limit``, the dynamic programming's batches are tried too.
+    """
 
     def batching(ordered: PipelineInstance, length: int) -> Partition:
-        start = dynamic_programming(ordered, length)
-        return exact(ordered, length, (start.rows,), node_limit).partition
+        result = exact(ordered, length, node_limit=node_limit)
+        found = result.partition if result.proved else dynamic_programming(ordered, length)
+        return min(result.partition, found, key=lambda partition: partition.inference_s)
 
     return _best_length(instance, batching)
 
