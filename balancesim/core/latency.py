@@ -55,4 +55,5 @@ def rounds_s(server: ServerSpec, sequences: Numeric, context_tokens: Numeric, dr
 
 def _each(times_s: Numeric, context_tokens: Numeric) -> Numeric:
     """Return one time per context: a law that ignores the context answers with a single number."""
-    return np.broadcast_to(times_s, np.shape(context_tokens)) if np.ndim(times_s) < np.ndim(context_tokens) else times_s
+    shape = np.shape(context_tokens)
+    return times_s if np.shape(times_s) == shape else np.broadcast_to(times_s, shape)
