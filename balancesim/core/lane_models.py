@@ -10,7 +10,6 @@ from balancesim.core.decision import Lane
 from balancesim.core.memory import padded_kv_bytes, request_kv_bytes, speculates
 from balancesim.core.padded import BatchShape, padded_cost
 from balancesim.core.problem import Candidates, LaneModel, LanePrediction, Problem, SubProblem
-from balancesim.core.solver_continuous import ContinuousSubProblem
 from balancesim.core.speculation import planned_rounds
 from balancesim.units import FloatArray
 
@@ -117,6 +116,8 @@ class ContinuousLanes:
 
     def sub_problem(self, problem: Problem, lane: Lane) -> SubProblem:
         """Return the sub-problem of joining a running lane, solved by insertion (`core.solver_continuous`)."""
+        from balancesim.core.solver_continuous import ContinuousSubProblem  # compiled: policies like fcfs do without
+
         new = candidate_rows(problem.server, lane, problem.candidates, load_s(problem, lane))
         return ContinuousSubProblem(new, _residents(problem, lane), problem.candidates)
 

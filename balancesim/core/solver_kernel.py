@@ -220,40 +220,50 @@ class Grid(NamedTuple):
 
 
 @_jit
-def _row(batch: Batch) -> tuple[float, float, float, float, float, float]:
-    return (
-        float(batch.count),
-        float(batch.prompt),
-        float(batch.output),
-        float(batch.rounds),
-        batch.start_s,
-        batch.need_s,
-    )
+def counts_over_all(users: Users, gpu: FloatArray, memory: FloatArray) -> IntArray:
+    """Return the most users that each cell of ascending axes can serve, over all users, (gpu, memory).
 
-
-@_jit
-def _batch(row: FloatArray) -> Batch:
-    return Batch(int(row[0]), int(row[1]), int(row[2]), int(row[3]), row[4], row[5])
-
-
-@_jit
-def over_all(users: Users, gpu: FloatArray, memory: FloatArray) -> FloatArray:
-    """Return the largest batch of every cell of ascending axes, [i, j, fields of `Batch`], over all users.
-
-    Counts only grow along the axes, so that each cell is bounded by its neighbours. It is still searched from one less
-    than known, since its batch must be the one that a search without this knowledge finds.
+    Counts only grow along the axes: a stretch of cells between two equal counts is filled without a search, and every
+    search starts between what its neighbours allow.
     """
-    cells = np.zeros((len(gpu), len(memory), 6))
+    rows, columns = len(gpu), len(memory)
+    counts = np.zeros((rows, columns), np.int64)
     everyone = np.ones(len(users.prompt), np.bool_)
     overlap = np.zeros(users.rounds.max() + 2 if len(users.rounds) else 2, np.int64)
-    last = len(memory) - 1
-    cap = 0
-    for i in range(len(gpu)):
-        cap = max(cap, largest(users, everyone, (gpu[i], memory[last]), (cap, len(everyone)), overlap).count)
-        for j in range(len(memory)):
-            low = int(max(cells[i - 1, j, 0] if i else 0.0, cells[i, j - 1, 0] if j else 0.0))
-            cells[i, j] = _row(largest(users, everyone, (gpu[i], memory[j]), (max(0, low - 1), cap), overlap))
-    return cells
+    stack = np.empty((64, 2), np.int64)
+    for j in range(columns):  # by memory alone: the largest share
+        low = counts[rows - 1, j - 1] if j else 0
+        found = largest(users, everyone, (gpu[rows - 1], memory[j]), (low, len(everyone)), overlap).count
+        counts[rows - 1, j] = max(low, found)
+    for i in range(rows - 1):
+        for j in (columns - 1, 0):
+            low = counts[i - 1, j] if i else 0
+            high = counts[rows - 1, j] if j == columns - 1 else min(counts[i, columns - 1], counts[rows - 1, 0])
+            counts[i, j] = _between(users, everyone, (gpu[i], memory[j]), (low, high), overlap)
+        stack[0] = (0, columns - 1)
+        top = 1
+        while top > 0:
+            top -= 1
+            left, right = stack[top]
+            if counts[i, left] == counts[i, right]:
+                counts[i, left:right] = counts[i, right]
+            elif right - left > 1:
+                middle = (left + right) // 2
+                low = max(counts[i, left], counts[i - 1, middle] if i else 0)
+                high = min(counts[i, right], counts[rows - 1, middle])
+                counts[i, middle] = _between(users, everyone, (gpu[i], memory[middle]), (low, high), overlap)
+                stack[top] = (left, middle)
+                stack[top + 1] = (middle, right)
+                top += 2
+    return counts
+
+
+@_jit
+def _between(
+    users: Users, available: BoolArray, limits: tuple[float, float], between: tuple[int, int], overlap: IntArray
+) -> int:
+    low, high = between
+    return low if low >= high else max(low, largest(users, available, limits, between, overlap).count)
 
 
 @_jit
@@ -261,42 +271,47 @@ def best_pair(
     lanes: tuple[Users, Users],
     candidates: tuple[IntArray, IntArray],
     grid: Grid,
-    cells: tuple[FloatArray, FloatArray],
-    floor: int,
+    counts: tuple[IntArray, IntArray],
+    known: tuple[int, int],
 ) -> tuple[int, int, int, BoolArray, BoolArray]:
     """Return the best cell when the first lane is solved over all users and the second over the rest.
 
-    The answer is (users served, i, j, first lane's members, second's); users served = floor when no cell serves more.
-
     Cells are looked at by falling bound |first| + |second over all|, then by preference; the answer is that of a scan of
-    all cells: most users, then the most preferred cell. ``candidates`` numbers the users of both lanes alike.
+    all cells: most users, then the most preferred cell. ``candidates`` numbers the users of both lanes alike;
+    ``known`` is (floor, number of candidates). The answer is (users served, i, j, first lane's members, second's), with
+    the floor as users served when no cell serves more.
     """
     first, second = lanes
-    sums = cells[0][:, :, 0] + cells[1][:, :, 0]
+    floor, count = known
+    taken = np.zeros(count, np.bool_)
+    taken[candidates[0]] = True
+    taken[candidates[1]] = True
+    possible = taken.sum()
+    sums = np.minimum(counts[0] + counts[1], possible)
     turn = np.argsort((grid.order - sums * grid.order.size).ravel(), kind="mergesort")
     overlap = np.zeros(second.rounds.max() + 2 if len(second.rounds) else 2, np.int64)
+    scratch = np.zeros(first.rounds.max() + 2 if len(first.rounds) else 2, np.int64)
     everyone = np.ones(len(first.prompt), np.bool_)
-    taken = np.zeros(
-        max(candidates[0].max() if len(candidates[0]) else -1, candidates[1].max() if len(candidates[1]) else -1) + 1,
-        np.bool_,
-    )
     best, best_place, row, column = floor, -1, -1, -1
     one, two = everyone, np.zeros(len(second.prompt), np.bool_)
     for flat in turn:
         i, j = flat // grid.order.shape[1], flat % grid.order.shape[1]
         place = grid.order[i, j]
-        if sums[i, j] < best:
+        if sums[i, j] < best or best == possible:
             break
-        least = int(best - cells[0][i, j, 0]) + (1 if place > best_place else 0)
-        if cells[1][i, j, 0] < least:
+        least = best - counts[0][i, j] + (1 if place > best_place else 0)
+        if counts[1][i, j] < least:
             continue
-        chosen = members(first, everyone, _batch(cells[0][i, j]))
+        size = counts[0][i, j]
+        # one less than known: the batch must be the one that a search without this knowledge finds
+        limits = (grid.first_gpu[i], grid.first_bytes[j])
+        chosen = members(first, everyone, largest(first, everyone, limits, (max(0, size - 1), size), scratch))
         taken[:] = False
         taken[candidates[0][chosen]] = True
         rest = ~taken[candidates[1]]
         limits = (grid.second_gpu[i], grid.second_bytes[j])
-        batch = largest(second, rest, limits, (max(0, least - 1), int(cells[1][i, j, 0])), overlap)
+        batch = largest(second, rest, limits, (max(0, least - 1), counts[1][i, j]), overlap)
         if batch.count >= least:
-            best, best_place, row, column = int(cells[0][i, j, 0]) + batch.count, place, i, j
+            best, best_place, row, column = size + batch.count, place, i, j
             one, two = chosen, members(second, rest, batch)
     return best, row, column, one, two

@@ -62,14 +62,14 @@ class PaddedSubProblem:
     def _overlap(self) -> IntArray:
         return np.zeros(int(self.users.rounds.max(initial=0)) + 2, dtype=np.int64)
 
-    def _over_all(self, gpu: FloatArray, memory: FloatArray) -> FloatArray:
+    def _over_all(self, gpu: FloatArray, memory: FloatArray) -> IntArray:
         key = (gpu.tobytes(), memory.tobytes())
         if key not in self._cells:
-            self._cells[key] = kernel.over_all(self.users, gpu, memory)
+            self._cells[key] = kernel.counts_over_all(self.users, gpu, memory)
         return self._cells[key]
 
     @cached_property
-    def _cells(self) -> dict[tuple[bytes, bytes], FloatArray]:
+    def _cells(self) -> dict[tuple[bytes, bytes], IntArray]:
         return {}
 
     def pair(self, other: SubProblem, grid: PairGrid, floor: int) -> PairSolution | None:
@@ -77,10 +77,10 @@ class PaddedSubProblem:
         assert isinstance(other, PaddedSubProblem)  # both lanes are of one lane model
         first, second = (np.ascontiguousarray(axis) for axis in (grid.gpu[0], grid.gpu[1][::-1]))
         lower, upper = (np.ascontiguousarray(axis) for axis in (grid.limits_bytes[0], grid.limits_bytes[1][::-1]))
-        cells = (self._over_all(first, lower), other._over_all(second, upper)[::-1, ::-1])
+        counts = (self._over_all(first, lower), np.ascontiguousarray(other._over_all(second, upper)[::-1, ::-1]))
         axes = kernel.Grid(first, second[::-1], lower, upper[::-1], np.ascontiguousarray(grid.order))
         served, i, j, one, two = kernel.best_pair(
-            (self.users, other.users), (self.row, other.row), axes, (cells[0], np.ascontiguousarray(cells[1])), floor
+            (self.users, other.users), (self.row, other.row), axes, counts, (floor, self.count)
         )
         if served <= floor:
             return None
