@@ -1,7 +1,8 @@
 """Joint plans over an instance: [P2]'s optimiser, the exact one, and [P2]'s baselines (model.md §7, §8).
 
 Every function takes a `PipelineInstance` whose tasks can all be served (`pipeline_instance.admit` first) and returns a
-`PipelinePlan` over its tasks. Uploads and inference separate: T_up does not depend on the batches.
+`PipelinePlan` over its tasks. Uploads and inference separate: T_up does not depend on the batches. Baselines that vary
+`joint`'s own plan take it as ``plan`` if it is known already.
 """
 
 import math
@@ -89,6 +90,18 @@ def autoregressive(instance: PipelineInstance) -> PipelinePlan:
     return _plan(instance, 0, _named(found, order), found.inference_s)
 
 
+def same_batches_autoregressive(instance: PipelineInstance, plan: PipelinePlan | None = None) -> PipelinePlan:
+    """Return autoregressive decoding on the MBS with `joint`'s own batches, one after the other [A].
+
+    Weaker than `autoregressive`: batches made for a pipeline are smaller than decoding alone would want.
+    """
+    plan = plan or joint(instance)
+    if not plan.batches:
+        return plan
+    loops = times_of(instance, plan.batches, 0).loop_sum_s
+    return replace(plan, draft_length=0, inference_s=float(loops.sum()))
+
+
 def without_pipeline(instance: PipelineInstance) -> PipelinePlan:
     """Return speculative decoding without overlap: T_inf = Σ_m Σ_n (T_d + T_v); l and batches are the best for it [A].
 
@@ -97,9 +110,9 @@ def without_pipeline(instance: PipelineInstance) -> PipelinePlan:
     return _best_length(instance, sequential_batches)
 
 
-def same_batches_without_pipeline(instance: PipelineInstance) -> PipelinePlan:
+def same_batches_without_pipeline(instance: PipelineInstance, plan: PipelinePlan | None = None) -> PipelinePlan:
     """Return `joint`'s own l and batches run without overlap: what pipelining alone contributes [A]."""
-    plan = joint(instance)
+    plan = plan or joint(instance)
     if not plan.batches:
         return plan
     loops = times_of(instance, plan.batches, plan.draft_length).loop_sum_s
@@ -115,9 +128,9 @@ def fixed_draft_length(instance: PipelineInstance, draft_length: int = 7) -> Pip
     return _plan(instance, draft_length, _named(found, order), found.inference_s)
 
 
-def uniform_bandwidth(instance: PipelineInstance) -> PipelinePlan:
+def uniform_bandwidth(instance: PipelineInstance, plan: PipelinePlan | None = None) -> PipelinePlan:
     """Return `joint` with every user at B/K [P2]."""
-    plan = joint(instance)
+    plan = plan or joint(instance)
     bandwidth = split_uniform(instance.tasks.upload_bits, instance.bandwidth_hz)
     return replace(plan, bandwidth_hz=bandwidth, upload_s=slowest_upload_s(instance, bandwidth))
 
@@ -186,6 +199,7 @@ def heuristic_batching(instance: PipelineInstance) -> PipelinePlan:
 #: [P2]'s baselines by the name used in tables
 BASELINES: dict[str, Callable[[PipelineInstance], PipelinePlan]] = {
     "autoregressive": autoregressive,
+    "same_batches_autoregressive": same_batches_autoregressive,
     "without_pipeline": without_pipeline,
     "same_batches_without_pipeline": same_batches_without_pipeline,
     "no_batching": no_batching,
