@@ -5,6 +5,7 @@ that fails loses no other; Ctrl-C keeps finished runs and leaves the cut ones ma
 """
 
 import json
+import os
 import signal
 import tempfile
 import traceback
@@ -88,6 +89,7 @@ class _Order:
     job: Job
     place: tuple[Path, int, int]  #: file of the board, number of jobs, index of this one
     out_dir: Path
+    working_dir: Path  #: where relative names start; a worker process may have been made elsewhere
 
 
 def jobs_of(scenario: Scenario) -> list[Job]:
@@ -115,10 +117,9 @@ def run_jobs(
         board = Board(path, len(jobs), create=True)
         if watch is not None:
             watch(board)
+        common = dict(scenario.document), scenario.name, scenario.folder
         orders = [
-            _Order(
-                dict(scenario.document), scenario.name, scenario.folder, job, (path, len(jobs), index), options.out_dir
-            )
+            _Order(*common, job, (path, len(jobs), index), options.out_dir, Path.cwd())
             for index, job in enumerate(jobs)
         ]
         if min(options.workers, len(jobs)) > 1:
@@ -167,7 +168,8 @@ def _stopping(board: Board) -> Iterator[None]:
 def _run_order(order: _Order) -> JobOutcome:
     """Run a job in a worker process."""
     path, jobs, _ = order.place
-    document = json.dumps(order.document, sort_keys=False)
+    os.chdir(order.working_dir)
+    document = json.dumps(order.document)
     try:
         return _run(_scenario_of(document, order.name, order.folder), order, Board(path, jobs))
     except KeyboardInterrupt:

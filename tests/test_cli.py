@@ -17,7 +17,9 @@ from tests.scenario_files import write
 
 #: Policies that fail, or press Ctrl-C, at their third decision; and one that takes its time.
 POLICIES = """
+import os
 import time
+from pathlib import Path
 from balancesim.policies import AdOnly
 
 class Fails(AdOnly):
@@ -38,7 +40,8 @@ class Slow(AdOnly):
     name = "slow"
     def decide(self, problem):
         if problem.epoch > 0:
-            time.sleep(0.2)
+            Path(f"started-{os.getpid()}").touch()
+            time.sleep(0.05)
         return AdOnly().decide(problem)
 """
 
@@ -179,11 +182,10 @@ def test_ctrl_c_keeps_finished_runs_and_marks_the_cut_one(here, capsys) -> None:
 
 def test_ctrl_c_stops_workers(here) -> None:
     """SIGINT to the command alone: workers stop at their next report, and the cut runs are partial."""
-    slow = ["run", "tiny", "--policy", "mine.py:Slow", "--workers", "2", "--set", "requests.arrivals.rate_hz=100"]
+    slow = ["run", "tiny", "--policy", "mine.py:Slow", "--workers", "2", "--set", "requests.arrivals.rate_hz=400"]
     process = subprocess.Popen([sys.executable, "-m", "balancesim", *slow], stderr=subprocess.PIPE, text=True)
-    requests = here / "results" / "tiny" / "requests"
-    until = time.monotonic() + 30
-    while time.monotonic() < until and len(list(requests.glob("policy=slow/*"))) < 2:
+    until = time.monotonic() + 60
+    while time.monotonic() < until and len(list(here.glob("started-*"))) < 2:
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
