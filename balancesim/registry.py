@@ -68,9 +68,9 @@ def help_line(cls: type[Any]) -> str:
 def by_name(family: str, classes: Sequence[type[T]], name: str) -> type[T]:
     """Return the class of a family called ``name``; an unknown name lists the choices and the nearest match."""
     named = {kind_of(cls): cls for cls in classes}
-    if name not in named:
-        raise OptionError([Fault("kind", unknown_name(family, name, named))])
-    return named[name]
+    if name in named:
+        return named[name]
+    raise OptionError([Fault("kind", unknown_name(family, name, named))])
 
 
 def build(family: str, classes: Sequence[type[T]], options: object) -> T:
@@ -137,8 +137,6 @@ def _convert_field(field: "dataclasses.Field[Any]", hint: object, value: object)
 def _construct(cls: type[T], values: Mapping[str, object], fields: Iterable[str]) -> T:
     try:
         return cls(**values)
-    except OptionError:
-        raise
     except (ValueError, OSError) as error:
         # A check that names its field, "rate_hz must be …", is reported at that key.
         first, _, rest = str(error).partition(" ")
@@ -152,11 +150,8 @@ def _build_plain(cls: type[T], options: Mapping[str, object]) -> T:
     keywords = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
     faults = [Fault(key, _unknown_option(key, keywords)) for key in options if key not in keywords and not open_ended]
-    faults += [
-        Fault(p.name, "is missing")
-        for p in parameters
-        if p.name in keywords and p.default is p.empty and p.name not in options
-    ]
+    needed = [p.name for p in parameters if p.name in keywords and p.default is p.empty]
+    faults += [Fault(name, "is missing") for name in needed if name not in options]
     if faults:
         raise OptionError(faults)
     return _construct(cls, options, keywords)
@@ -232,11 +227,11 @@ def _convert_tuple(arguments: tuple[Any, ...], value: object, finite: bool) -> t
     if len(arguments) != len(value):
         raise ValueError(f"must have {len(arguments)} entries, got {len(value)}")
     converted = []
-    for place, (argument, entry) in enumerate(zip(arguments, value, strict=True), start=1):
+    for argument, entry in zip(arguments, value, strict=True):
         try:
             converted.append(convert(argument, entry, finite=finite))
         except ValueError as error:
-            raise ValueError(f"entry {place} {error}") from error
+            raise ValueError(f"entry {len(converted) + 1} {error}") from error
     return tuple(converted)
 
 

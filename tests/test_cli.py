@@ -1,5 +1,6 @@
 """The command line: exit statuses, one line for an error, and nothing that looks whole when it is not."""
 
+import io
 import json
 import os
 import signal
@@ -54,6 +55,20 @@ def here(tmp_path, monkeypatch) -> Path:
     (tmp_path / "mine.py").write_text(POLICIES)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory) -> Path:
+    """A working directory in which the tiny scenario was run once, by one process."""
+    folder = tmp_path_factory.mktemp("ran")
+    write(folder)
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        assert run(["run", "tiny.toml"]) == 0
+    finally:
+        os.chdir(before)
+    return folder
 
 
 def tables(folder: Path) -> dict[str, bytes]:
@@ -123,14 +138,12 @@ def test_debug_shows_the_traceback(here) -> None:
 
 
 def test_run_writes_every_policy_and_replication(here, capsys) -> None:
-    """Two replications of three policies give 6 runs of 3 tables; each line of stdout counts its requests."""
-    assert run(["run", "tiny"]) == 0
+    """Two replications of a policy give 2 runs of 3 tables; each line of stdout counts its requests."""
+    assert run(["run", "tiny", "--policy", "fcfs"]) == 0
     out, err = capsys.readouterr()
-    assert len(tables(here / "results" / "tiny")) == 18
-    assert all(
-        complete(here / "results" / "tiny", policy, r) for policy in ("balance", "ad_only", "sd_only") for r in (0, 1)
-    )
-    assert [line.split(":")[0] for line in out.splitlines()[:2]] == ["balance replication 0", "ad_only replication 0"]
+    assert len(tables(here / "results" / "tiny")) == 6
+    assert all(complete(here / "results" / "tiny", "fcfs", r) for r in (0, 1))
+    assert [line.split(":")[0] for line in out.splitlines()[:2]] == ["fcfs replication 0", "fcfs replication 1"]
     assert "tables in results/tiny" in out
     assert err == ""
 
@@ -147,11 +160,10 @@ def test_options_override_the_file(here) -> None:
     assert len(tables(here / "elsewhere" / "tiny")) == 3
 
 
-def test_results_do_not_depend_on_the_number_of_workers(here) -> None:
+def test_results_do_not_depend_on_the_number_of_workers(ran, here) -> None:
     """Byte-identical tables from one process and from two."""
-    assert run(["run", "tiny", "--out", "one"]) == 0
-    assert run(["run", "tiny", "--out", "two", "--workers", "2"]) == 0
-    assert tables(here / "one" / "tiny") == tables(here / "two" / "tiny")
+    assert run(["run", "tiny", "--workers", "2"]) == 0
+    assert tables(here / "results" / "tiny") == tables(ran / "results" / "tiny")
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -204,13 +216,60 @@ def test_a_place_that_cannot_be_written_is_one_line(here, capsys) -> None:
     assert "Traceback" not in err
 
 
+def test_a_reader_that_left_early_is_no_error_of_ours(monkeypatch, capsys) -> None:
+    """A pipe that closes while output is flushed: quiet, and a status that is not 0."""
+
+    class Closed(io.StringIO):
+        def flush(self):
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stdout", Closed())
+    assert run(["list"]) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_interruption_outside_a_run_is_status_130(here, monkeypatch) -> None:
+    """Ctrl-C while a scenario is loaded or a comparison made."""
+
+    def interrupted(*_arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("balancesim.scenario.load", interrupted)
+    assert run(["check", "tiny"]) == 130
+
+
+def test_an_error_of_the_file_system_names_the_file(monkeypatch, capsys) -> None:
+    """ENOSPC and its like: the file, the reason, status 2."""
+
+    def full(_family):
+        raise OSError(28, "No space left on device", "results/tiny/part-0.parquet")
+
+    monkeypatch.setattr("balancesim.cli.listing.list_family", full)
+    assert run(["list"]) == 2
+    assert capsys.readouterr().err == "balancesim: results/tiny/part-0.parquet: No space left on device\n"
+
+
+def test_list_shows_policies_of_installed_packages(tmp_path, monkeypatch, capsys) -> None:
+    """Entry points stand beside the package's own policies."""
+    (tmp_path / "offering.py").write_text(
+        "class Mine:\n    'Theirs.'\n    def decide(self, problem):\n        return None\n"
+    )
+    info = tmp_path / "offering-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: offering\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[balancesim.policies]\ntheirs = offering:Mine\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert run(["list", "policies"]) == 0
+    assert "theirs" in {line.split()[0] for line in capsys.readouterr().out.splitlines()}
+
+
 def test_compare_runs_what_is_missing_and_prints_the_comparison(here, capsys) -> None:
     """A second call runs nothing again."""
     assert run(["run", "tiny", "--policy", "ad_only"]) == 0
     path = manifest_path(here / "results" / "tiny", "ad_only", 0)
     before = path.stat().st_mtime_ns
     capsys.readouterr()
-    assert run(["compare", "tiny", "--workers", "2"]) == 0
+    assert run(["compare", "tiny"]) == 0
     out, err = capsys.readouterr()
     assert "tiny: 4 of 6 runs to do" in err
     assert "Served in time" in out
@@ -220,13 +279,12 @@ def test_compare_runs_what_is_missing_and_prints_the_comparison(here, capsys) ->
     assert (here / "results" / "tiny" / "comparison.csv").is_file()
 
 
-def test_compare_takes_folders_of_results(here, capsys) -> None:
-    """One table a folder; a folder without runs is an error."""
-    assert run(["run", "tiny"]) == 0
-    capsys.readouterr()
+def test_compare_takes_folders_of_results(ran, monkeypatch, capsys) -> None:
+    """One comparison a folder; a folder without runs is an error."""
+    monkeypatch.chdir(ran)
     assert run(["compare", "results/tiny", "results/tiny"]) == 0
     assert capsys.readouterr().out.count("Served in time") == 2
-    (here / "empty").mkdir()
+    (ran / "empty").mkdir()
     assert run(["compare", "empty"]) == 2
     assert "no finished run" in capsys.readouterr().err
 

@@ -29,6 +29,16 @@ class Broken:
     def decide(self, problem):
         return 1 / 0
 
+class Narrow:
+    smallest_gpu_share = 0.1
+
+    def decide(self, problem):
+        return Decision()
+
+class Picky:
+    def decide(self, problem):
+        raise ValueError("patience is needed")
+
 class Wrong:
     def decide(self, problem):
         return None
@@ -250,6 +260,26 @@ def test_different_vocabularies_are_a_warning(tmp_path) -> None:
     assert "different vocabularies" in warning
 
 
+def test_a_channel_must_have_what_it_asks_for(tmp_path) -> None:
+    """TR 38.901 needs antenna heights and a carrier; without them nothing may start."""
+    channel = "radio.channel={kind='umi'}"
+    (line,) = complaints(tmp_path, channel)
+    assert line.startswith("radio.channel: network.site_height_m and network.user_height_m are needed")
+    heights = ("network.site_height_m=10", "network.user_height_m=1.5")
+    assert changed(tmp_path, channel, *heights).network.site_height_m == 10.0
+    with pytest.raises(ScenarioError, match=r"radio\.carrier_ghz is needed by this channel"):
+        load(write(tmp_path, TINY.replace("carrier_ghz = 3.5\n", "")), [channel, *heights])
+
+
+def test_a_switch_must_cost_less_than_the_smallest_window(tmp_path) -> None:
+    """A policy may say its smallest share: of a slice of 20 ms, 0.1 is a window of 2 ms."""
+    (tmp_path / "mine.py").write_text(MY_POLICY)
+    narrow = 'run.policies=["mine.py:Narrow"]'
+    assert changed(tmp_path, narrow, "scheduling.switch_ms=1.9").scheduling.slicing.switch_s == pytest.approx(0.0019)
+    (line,) = complaints(tmp_path, narrow, "scheduling.switch_ms=2")
+    assert line.startswith("scheduling.switch_ms: must be below the smallest window of policy Narrow, 2 ms, got 2;")
+
+
 def test_a_trace_must_have_a_window_for_every_replication(tmp_path) -> None:
     """The Azure hour (3501.7 s) has five windows of 600 s."""
     trace = 'requests.arrivals={kind="trace", file="azure_conversation"}'
@@ -419,6 +449,7 @@ def test_a_users_own_policy_is_run_from_its_file(tmp_path) -> None:
     [
         ("Broken", "policy.Broken: fails on a problem of one candidate: ZeroDivisionError: division by zero"),
         ("Wrong", "policy.Wrong: decide(problem) must return a Decision, got None"),
+        ("Picky", "policy.Picky: patience is needed (policy Picky)"),
         ("Missing", "run.policies.0: mine.py has no class 'Missing'"),
     ],
 )
