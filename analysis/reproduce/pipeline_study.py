@@ -131,22 +131,22 @@ class Comparisons:
 
     def __post_init__(self) -> None:
         uniform = [
-            Comparison("bandwidth", "25 MHz", "uniform_bandwidth", Setting(pair, bandwidth_hz=25e6), paper)
+            Comparison("bandwidth", "25", "uniform_bandwidth", Setting(pair, bandwidth_hz=25e6), paper)
             for pair, paper in zip(PAIRS, (44.9, 29.3, 25.2), strict=True)
         ]
         single = Setting(self.pair)
         shorter = Setting(self.pair, max_output=1792)
         fewer = Setting(self.pair, tasks=90)
         stated = [
-            Comparison("input length", "max input 512", "without_pipeline", single, 31.6),
-            Comparison("output length", "max output 1792", "without_pipeline", shorter, 30.7),
-            Comparison("tasks", "90 tasks", "maximum_batching", fewer, 21.4),
+            Comparison("input length", "512", "without_pipeline", single, 31.6),
+            Comparison("output length", "1792", "without_pipeline", shorter, 30.7),
+            Comparison("tasks", "90", "maximum_batching", fewer, 21.4),
             # where these two were read off is not known: taken at the ends of the two length sweeps [A]
-            Comparison("input length", "max input 512", "heuristic_batching", single, 19.6),
-            Comparison("output length", "max output 1792", "heuristic_batching", shorter, 20.5),
+            Comparison("input length", "512", "heuristic_batching", single, 19.6),
+            Comparison("output length", "1792", "heuristic_batching", shorter, 20.5),
         ]
         signs = [
-            Comparison("acceptance", f"α = {alpha}", "autoregressive", Setting(pair, acceptance_rate=alpha), math.nan)
+            Comparison("acceptance", f"{alpha}", "autoregressive", Setting(pair, acceptance_rate=alpha), math.nan)
             for pair in PAIRS
             for alpha in self.alphas
         ]

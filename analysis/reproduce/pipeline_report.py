@@ -1,0 +1,125 @@
+"""Figures and text of the reproduction of Zhu et al. (arXiv 2510.11331 v1)."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+_STYLE: Any = {"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "0.9"}
+LABELS = {
+    "joint": "proposal (dynamic programming)",
+    "joint_exact": "proposal, exact batches",
+    "autoregressive": "AD on the MBS",
+    "same_batches_autoregressive": "AD, the proposal's batches in turn",
+    "without_pipeline": "SD without pipeline, re-optimised",
+    "same_batches_without_pipeline": "SD without pipeline, same batches",
+    "maximum_batching": "maximum batching",
+    "heuristic_batching": "heuristic batching",
+    "static_batching": "static batching",
+    "no_batching": "no batching",
+    "fixed_draft_length": "draft length fixed at 7",
+    "uniform_bandwidth": "uniform bandwidth",
+}
+
+
+def figures(runs: pd.DataFrame, units: dict[str, str], folder: Path) -> list[str]:
+    """Draw one figure a sweep (mean total latency, 95 % interval over replications); return the file names."""
+    names = []
+    for figure, group in runs.groupby("figure", sort=False):
+        name = f"pipeline_{str(figure).replace(' ', '_')}.png"
+        _draw(group, units[str(figure)]).savefig(folder / name, dpi=110)
+        names.append(name)
+    return names
+
+
+def _draw(group: pd.DataFrame, unit: str) -> Figure:
+    group = group.assign(x=group["x"].astype(float), scheme=group["scheme"].map(LABELS))
+    pairs = list(dict.fromkeys(group["pair"]))
+    with mpl.rc_context(_STYLE):
+        drawing = Figure(figsize=(3.6 * len(pairs) + 2.6, 3.8), layout="constrained")
+        panels = drawing.subplots(1, len(pairs), sharey=True, squeeze=False)[0]
+        for axes, pair in zip(panels, pairs, strict=True):
+            sns.lineplot(
+                group[group["pair"] == pair], x="x", y="total_s", hue="scheme", style="scheme", markers=True,
+                dashes=False, palette="colorblind", errorbar=("ci", 95), n_boot=200, seed=0, ax=axes,
+            )  # fmt: skip
+            axes.set_title(pair, fontsize=10)
+            axes.set_xlabel(_axis(str(group["figure"].iloc[0]), unit))
+            axes.set_ylabel("total latency, s")
+            handles, labels = axes.get_legend_handles_labels()
+            axes.get_legend().remove()
+        most, least = group["total_s"].max(), group["total_s"].min()
+        if most > 8 * least:  # no batching is an order of magnitude above the rest
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(0, 1.05 * most)
+        drawing.legend(handles, labels, loc="outside right center", frameon=False)
+    return drawing
+
+
+def _axis(figure: str, unit: str) -> str:
+    longest = {"input length": "longest input, tokens", "output length": "longest output, tokens"}
+    plain = {"bandwidth": f"uplink bandwidth, {unit}", "tasks": "tasks", "acceptance": unit}
+    return {**longest, **plain}[figure]
+
+
+def _number(value: float) -> str:
+    return "" if pd.isna(value) else f"{value:.1f}"
+
+
+def comparison_table(table: pd.DataFrame) -> str:
+    """Return the paper's statements as a Markdown table; ``paper`` is empty where only the sign is stated."""
+    rows = table[~table["quantity"].str.startswith("total latency")]
+    lines = ["| figure | x | proposal … | paper | ours | 95 % interval |", "|---|---|---|---|---|---|"]
+    for row in rows.itertuples(index=False):
+        stated = _number(float(str(row.paper))) or "> 0"
+        span = f"{_number(float(str(row.ci_low)))} … {_number(float(str(row.ci_high)))}"
+        lines.append(
+            f"| {row.figure} | {row.x} | {row.quantity} | {stated} | {_number(float(str(row.ours)))} | {span} |"
+        )
+    return "\n".join(lines)
+
+
+def plan_table(runs: pd.DataFrame) -> str:
+    """Return what the proposal decides: draft length, batches and the two parts of the latency, by pair and α."""
+    chosen = runs[(runs["figure"] == "acceptance") & (runs["scheme"] == "joint")]
+    lines = ["| pair | α | draft length | batches | upload, s | inference, s |", "|---|---|---|---|---|---|"]
+    for (pair, x), group in chosen.groupby(["pair", "x"], sort=False):
+        mean = group[["draft_length", "batches", "upload_s", "inference_s"]].mean()
+        cells = " | ".join(f"{value:.1f}" for value in mean)
+        lines.append(f"| {pair} | {x} | {cells} |")
+    return "\n".join(lines)
+
+
+def constants_table(fit: dict[str, Any]) -> str:
+    """Return the fitted constants and their ranges."""
+    lines = ["| constant | found | range |", "|---|---|---|"]
+    for name, value in fit["constants"].items():
+        span = fit["ranges"].get(name)
+        shown = f"{value:.4g}" if isinstance(value, float) else str(value)
+        lines.append(f"| {name} | {shown} | {f'{span[0]:g} … {span[1]:g}' if span else 'see pipeline_study.py'} |")
+    return "\n".join(lines)
+
+
+def report(table: pd.DataFrame, runs: pd.DataFrame, fit: dict[str, Any], names: list[str]) -> str:
+    """Return docs/reproduction/pipeline.md."""
+    exact = runs[runs["figure"] == "tasks"].pivot_table(
+        index=["x", "replication"], columns="scheme", values="inference_s"
+    )
+    gap = 100 * (exact["joint"] / exact["joint_exact"] - 1)
+    template = (Path(__file__).parent / "pipeline_text.txt").read_text()
+    return template.format(
+        comparisons=comparison_table(table),
+        constants=constants_table(fit),
+        reading=f"pair {fit['reading']['pair']}, `{fit['reading']['without_pipeline']}`",
+        score=f"{fit['score_points']:.1f}",
+        evaluations=fit["evaluations"],
+        plans=plan_table(runs),
+        gap_mean=f"{gap.mean():.1f}",
+        gap_worst=f"{gap.max():.1f}",
+        replications=runs["replication"].nunique(),
+        figures="\n".join(f"![{name.removesuffix('.png').replace('_', ' ')}]({name})\n" for name in names),
+    )
