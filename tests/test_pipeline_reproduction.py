@@ -10,7 +10,7 @@ import pytest
 
 from analysis.reproduce.fit_pipeline import BITS_PER_TOKEN, RANGES
 from analysis.reproduce.pipeline import below_percent, compare, interval, sweeps
-from analysis.reproduce.pipeline_report import comparison_table
+from analysis.reproduce.pipeline_report import comparison_table, residual_points, verdict
 from analysis.reproduce.pipeline_study import PAIRS, Comparisons, Constants, Setting, affine, instance
 from balancesim.catalog import llm
 from balancesim.core.gpu import GpuSpec
@@ -77,6 +77,24 @@ def test_reductions_are_paired_within_a_replication():
     row = table[table["paper"] == 44.9].iloc[0]
     assert row["ours"] == pytest.approx(32.5)
     assert "| 44.9 | 32.5 |" in comparison_table(table)
+    assert residual_points(table, "without_pipeline") == pytest.approx(44.9 - 32.5)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ((math.nan, 2.0, 1.0, 3.0), "holds"),
+        ((math.nan, 0.5, -1.0, 2.0), "not clear"),
+        ((math.nan, -2.0, -3.0, -1.0), "does not hold"),
+        ((20.0, 22.9, 22.0, 23.0), "met"),
+        ((20.0, 26.0, 19.0, 33.0), "met"),
+        ((20.0, 26.0, 25.0, 27.0), "sign only"),
+        ((20.0, -1.0, -2.0, 0.5), "not met"),
+    ],
+)
+def test_verdicts(numbers, expected):
+    """Within 3 points or inside the interval is met; else only the sign can hold."""
+    assert verdict(*numbers) == expected
 
 
 def test_every_statement_of_the_paper_has_its_point_in_a_sweep():

@@ -6,8 +6,7 @@ A Sobol sequence (fixed seed) over the five constants of the two nodes, then a N
 For every point the rest is searched on a grid, which is cheap because it only scales uploads or picks a reading of the
 paper: bits per token, path loss, fading, and whether "without pipeline" re-optimises its batches. The score is the root
 mean square of the residuals in percentage points; "below AD" counts by how much it is violated at α = 0.6 and 0.8.
-Only constants and readings are searched: the proposal and the baselines are those of `balancesim.core.pipeline_plans`,
-with branch and bound for the proposal, which is faster to compute.
+Only constants and readings are searched: the proposal and the baselines are those of `balancesim.core.pipeline_plans`.
 """
 
 import argparse
@@ -26,7 +25,7 @@ from scipy.stats import qmc
 from analysis.reproduce.pipeline_study import PAIRS, PATH_LOSSES, Constants, Setting, instance
 from balancesim.core.pipeline import PipelinePlan
 from balancesim.core.pipeline_instance import PipelineInstance
-from balancesim.core.pipeline_plans import BASELINES, joint_exact, same_batches_without_pipeline
+from balancesim.core.pipeline_plans import BASELINES, joint, same_batches_without_pipeline
 from balancesim.core.pipeline_times import batch_times
 from balancesim.units import FloatArray
 
@@ -67,7 +66,7 @@ class Fit:
 def _times(constants: Constants, setting: Setting, baselines: tuple[str, ...]) -> dict[str, float]:
     """Return T_inf of the proposal and of some baselines at one setting, in replication 0."""
     case = instance(constants, setting, 0)
-    plan = joint_exact(case, 2_000)
+    plan = joint(case)
     times = {name: BASELINES[name](case).inference_s for name in baselines}
     return times | {"joint": plan.inference_s, "same_batches_without_pipeline": _in_turn(case, plan)}
 
