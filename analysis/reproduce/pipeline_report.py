@@ -126,7 +126,9 @@ def constants_table(fit: dict[str, Any]) -> str:
     for name, value in fit["constants"].items():
         span = fit["ranges"].get(name)
         shown = f"{value:.4g}" if isinstance(value, float) else str(value)
-        lines.append(f"| {name} | {shown} | {f'{span[0]:g} … {span[1]:g}' if span else 'see pipeline_study.py'} |")
+        edge = span and (value < span[0] * 1.001 or value > span[1] * 0.999)
+        limits = f"{span[0]:g} … {span[1]:g}{' (on the edge)' if edge else ''}" if span else "see pipeline_study.py"
+        lines.append(f"| {name} | {shown} | {limits} |")
     return "\n".join(lines)
 
 
