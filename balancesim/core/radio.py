@@ -48,20 +48,41 @@ def table_efficiency(sinr: FloatArray, threshold_db: FloatArray, efficiency_bps_
     return np.concatenate(([0.0], efficiency_bps_hz))[row]
 
 
+def block_of(time_s: float, block_s: float) -> int:
+    """Return the number k of the block [k·T, (k+1)·T) that holds at a time.
+
+    An instant that rounding puts just before a boundary (1e-9 of a block, or a few units in the last place of a late
+    time) belongs to the block that begins there, so the end of a block always lies ahead of a time in it.
+    """
+    block = int(time_s / block_s)
+    return block + 1 if (block + 1) * block_s - time_s <= 1e-9 * block_s + 1e-15 * time_s else block
+
+
 def transfer_end_s(
-    start_s: float, bits: float, block_s: float, rate_bps: Callable[[int], float], most_blocks: int
+    start_s: float, bits: float, block_s: float, rates_bps: Callable[[int], FloatArray], most_blocks: int
 ) -> float:
     """Return when the integral of a rate that is constant in each block [k·T, (k+1)·T) reaches ``bits``.
 
-    inf when ``most_blocks`` blocks do not suffice (lasting outage).
+    ``rates_bps(k)`` returns the rates of block k and of as many blocks after it as are at hand (at least one).
+    ``start_s`` for no bits; inf when ``most_blocks`` blocks do not suffice (lasting outage).
     """
-    block = int(start_s / block_s + 1e-9)
-    at_s = start_s
-    for index in range(block, block + most_blocks):
-        end_s = (index + 1) * block_s
-        rate = rate_bps(index)
-        if rate * (end_s - at_s) >= bits:
-            return at_s + bits / rate
-        bits -= rate * (end_s - at_s)
-        at_s = end_s
+    if bits <= 0:
+        return start_s
+    at_s, block = start_s, block_of(start_s, block_s)
+    last = block + most_blocks
+    while block < last:
+        rates = rates_bps(block)
+        first = float(rates[0])
+        room = first * ((block + 1) * block_s - at_s)
+        if room >= bits:
+            return at_s + bits / first
+        carried = np.cumsum(rates) * block_s + (room - first * block_s)
+        index = int(np.searchsorted(carried, bits))
+        if index == len(carried):
+            bits -= float(carried[-1])
+            block += len(rates)
+            at_s = block * block_s
+        else:
+            before = float(carried[index - 1]) if index else 0.0
+            return (block + index) * block_s + (bits - before) / float(rates[index])
     return float("inf")

@@ -10,16 +10,22 @@ from dataclasses import dataclass, field
 import numpy as np
 import simpy
 
-from balancesim.core.radio import transfer_end_s
+from balancesim.core.radio import block_of, transfer_end_s
 from balancesim.fading import Fading
 from balancesim.fading.chunk import CHUNK
 from balancesim.rate_laws import RateLaw
 from balancesim.streams import KeyedStream
 from balancesim.units import FloatArray, IntArray
 
-#: Blocks that a transfer is followed through before its outage counts as lasting.
-MOST_BLOCKS = 1_000_000
-DONE_BITS = 1e-6  #: what is left by rounding counts as carried
+#: Blocks that a transfer is followed through before its outage counts as lasting (500 s of blocks of 5 ms).
+MOST_BLOCKS = 100_000
+
+
+def checked(bits: float) -> float:
+    """Return the size of a transfer; raise where it is not a number of bits."""
+    if not 0 <= bits < float("inf"):
+        raise ValueError(f"a transfer's bits must be finite and at least 0, got {bits}")
+    return bits
 
 
 @dataclass
@@ -35,7 +41,7 @@ class Air:
 
     def block(self, time_s: float) -> int:
         """Return the number of the block at a time; 0 for ever without fading."""
-        return int(time_s / self.coherence_s + 1e-9) if self.fading.varies else 0
+        return block_of(time_s, self.coherence_s) if self.fading.varies else 0
 
     def sinr(self, user_id: int, block: int) -> float:
         """Return the linear SINR of a user in a block."""
@@ -44,6 +50,10 @@ class Air:
     def efficiency(self, user_id: int, block: int) -> float:
         """Return η of a user in a block."""
         return float(self._chunk(user_id, block)[2][block % CHUNK])
+
+    def efficiencies(self, user_id: int, block: int) -> FloatArray:
+        """Return η of a user in a block and in those after it up to the end of the chunk."""
+        return self._chunk(user_id, block)[2][block % CHUNK :]
 
     def _chunk(self, user_id: int, block: int) -> tuple[int, FloatArray, FloatArray]:
         number = block // CHUNK
@@ -86,22 +96,11 @@ class DedicatedLink(AirLink):
         self._active: dict[int, object] = {}
 
     def send(self, transfer_id: int, user_id: int, bits: float, done: Callable[[], None]) -> None:
-        """Start a transfer; ``done`` is called at its end. A lasting outage never ends."""
-        air, now_s = self._air, self._env.now
-        if air.fading.varies:
-            end_s = transfer_end_s(
-                now_s,
-                bits,
-                air.coherence_s,
-                lambda block: self._bandwidth_hz * air.efficiency(user_id, block),
-                MOST_BLOCKS if air.mean_sinr[user_id] > 0 else 0,
-            )
-        else:
-            rate = self._bandwidth_hz * air.efficiency(user_id, 0)
-            end_s = now_s + bits / rate if rate > 0 else float("inf")
+        """Start a transfer; ``done`` is called at its end, never before this returns. A lasting outage never ends."""
+        left_s = self._left_s(user_id, checked(bits))
         token = object()
         self._active[transfer_id] = token
-        if end_s == float("inf"):
+        if left_s == float("inf"):
             return
 
         def ended(_: simpy.Event) -> None:
@@ -109,7 +108,20 @@ class DedicatedLink(AirLink):
                 del self._active[transfer_id]
                 done()
 
-        self._env.timeout(end_s - now_s).callbacks.append(ended)
+        self._env.timeout(left_s).callbacks.append(ended)
+
+    def _left_s(self, user_id: int, bits: float) -> float:
+        """Return the time that a transfer takes from now on."""
+        air, hertz, now_s = self._air, self._bandwidth_hz, self._env.now
+        if air.fading.varies:
+            end_s = transfer_end_s(
+                now_s, bits, air.coherence_s, lambda block: hertz * air.efficiencies(user_id, block), MOST_BLOCKS
+            )
+            return end_s - now_s
+        rate = hertz * air.efficiency(user_id, 0)
+        if bits == 0:
+            return 0.0
+        return bits / rate if rate > 0 else float("inf")
 
     def cancel(self, transfer_id: int) -> None:
         """Give a transfer up; one that has ended is none of ours."""

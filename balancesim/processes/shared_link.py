@@ -2,21 +2,16 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import simpy
 
 from balancesim.allocators import Allocator
-from balancesim.processes.links import DONE_BITS, Air, AirLink, DedicatedLink
+from balancesim.processes.links import Air, AirLink, DedicatedLink, checked
 from balancesim.units import FloatArray, IntArray
 
-
-@dataclass(slots=True)
-class _Transfer:
-    user_id: int
-    bits_left: float
-    done: Callable[[], None]
+#: Transfers whose ends differ by less than this share of the wait for them end together: rounding, not order.
+_TOGETHER = 1e-12
 
 
 class SharedLink(AirLink):
@@ -25,60 +20,83 @@ class SharedLink(AirLink):
     def __init__(self, env: simpy.Environment, air: Air, bandwidth_hz: float, allocator: Allocator) -> None:
         super().__init__(env, air, bandwidth_hz)
         self._allocator = allocator
-        self._active: dict[int, _Transfer] = {}
-        self._rates: FloatArray = np.empty(0)  #: bit/s of the active ones, in their order
+        # the transfers under way in order of their start, as columns
+        self._ids: list[int] = []
+        self._users: list[int] = []
+        self._done: list[Callable[[], None]] = []
+        self._bits = np.empty(0)  #: left at the time settled
+        self._efficiency = np.empty(0)  #: in the block settled
+        self._rates = np.empty(0)  #: bit/s since the time settled
         self._settled_s = 0.0
+        self._settled_block = 0
         self._version = 0
 
     def send(self, transfer_id: int, user_id: int, bits: float, done: Callable[[], None]) -> None:
-        """Start a transfer; ``done`` is called at its end. A lasting outage never ends."""
+        """Start a transfer; ``done`` is called at its end, never before this returns. A lasting outage never ends."""
         self._settle()
-        self._active[transfer_id] = _Transfer(user_id, bits, done)
+        self._ids.append(transfer_id)
+        self._users.append(user_id)
+        self._done.append(done)
+        self._bits = np.append(self._bits, checked(bits))
+        self._efficiency = np.append(self._efficiency, self._air.efficiency(user_id, self._settled_block))
         self._restart()
 
     def cancel(self, transfer_id: int) -> None:
         """Give a transfer up; one that has ended is none of ours."""
-        if transfer_id in self._active:
+        if transfer_id in self._ids:
             self._settle()
-            del self._active[transfer_id]
+            self._remove([self._ids.index(transfer_id)])
             self._restart()
 
     def predicted_s(self, user_ids: IntArray, bits: FloatArray) -> FloatArray:
         """Return the times if one more transfer shared equally with those under way; inf in outage."""
-        return self._times_s(user_ids, bits, self._bandwidth_hz / (1 + len(self._active)))
+        return self._times_s(user_ids, bits, self._bandwidth_hz / (1 + len(self._ids)))
 
     def _settle(self) -> None:
-        """Take off what has been carried since the rates were set."""
-        elapsed_s = self._env.now - self._settled_s
-        if elapsed_s > 0:
-            for transfer, rate in zip(self._active.values(), self._rates.tolist(), strict=True):
-                transfer.bits_left -= rate * elapsed_s
-        self._settled_s = self._env.now
+        """Take off what has been carried since the rates were set, and look up the present block."""
+        now_s = self._env.now
+        if now_s > self._settled_s:
+            self._bits = np.maximum(self._bits - self._rates * (now_s - self._settled_s), 0.0)
+        block = self._air.block(now_s)
+        if block != self._settled_block:
+            self._efficiency = np.array([self._air.efficiency(user, block) for user in self._users])
+        self._settled_s, self._settled_block = now_s, block
+
+    def _remove(self, index: list[int]) -> list[Callable[[], None]]:
+        """Forget transfers; return what to call at their ends."""
+        gone = [self._done[i] for i in index]
+        for i in reversed(index):
+            del self._ids[i], self._users[i], self._done[i]
+        self._bits, self._efficiency = np.delete(self._bits, index), np.delete(self._efficiency, index)
+        return gone
 
     def _restart(self) -> None:
-        """Set the rates for who is active now and schedule the next change."""
-        self._version += 1
-        if not self._active:
-            self._rates = np.empty(0)
-            return
-        block = self._air.block(self._env.now)
-        efficiency = np.array([self._air.efficiency(t.user_id, block) for t in self._active.values()])
-        bits = np.array([max(0.0, t.bits_left) for t in self._active.values()])
-        self._rates = efficiency * self._allocator.allocate(bits, efficiency, self._bandwidth_hz)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            left_s = float(np.min(np.where(bits <= DONE_BITS, 0.0, bits / self._rates)))
-        if self._air.fading.varies:
-            left_s = min(left_s, (block + 1) * self._air.coherence_s - self._env.now)
-        if math.isfinite(left_s):
-            version = self._version
-            self._env.timeout(max(0.0, left_s)).callbacks.append(lambda _: self._change(version))
+        """Set the rates for who is active now and schedule the next change.
 
-    def _change(self, version: int) -> None:
+        The change knows which transfers it ends: what rounding leaves of them must not postpone them, since late in a
+        run a transfer's last bits can take less time than the clock resolves.
+        """
+        self._version += 1
+        version, bits = self._version, self._bits
+        if not self._ids:
+            return
+        self._rates = self._efficiency * self._allocator.allocate(bits, self._efficiency, self._bandwidth_hz)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            left_s = np.where(bits > 0, bits / self._rates, 0.0)
+        next_s = float(left_s.min())
+        ends: list[int] = np.flatnonzero(left_s <= next_s * (1.0 + _TOGETHER)).tolist()
+        if self._air.fading.varies:
+            boundary_s = (self._settled_block + 1) * self._air.coherence_s - self._env.now
+            if boundary_s < next_s:
+                next_s, ends = boundary_s, []
+        if math.isfinite(next_s):
+            self._env.timeout(next_s).callbacks.append(lambda _: self._change(version, ends))
+
+    def _change(self, version: int, ends: list[int]) -> None:
         if version != self._version:
             return
         self._settle()
-        ended = [key for key, transfer in self._active.items() if transfer.bits_left <= DONE_BITS]
-        callbacks = [self._active.pop(key).done for key in ended]
+        callbacks = self._remove(ends)
         self._restart()
         for done in callbacks:
             done()
