@@ -79,6 +79,7 @@ class SharedLink(AirLink):
         self._version += 1
         version, bits = self._version, self._bits
         if not self._ids:
+            self._rates = np.empty(0)
             return
         self._rates = self._efficiency * self._allocator.allocate(bits, self._efficiency, self._bandwidth_hz)
         with np.errstate(divide="ignore", invalid="ignore"):
