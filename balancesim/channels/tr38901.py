@@ -29,7 +29,10 @@ class Geometry:
         return Geometry(d2_m, np.hypot(d2_m, site_m - user_m), site_m, user_m, links.carrier_ghz())
 
     def breakpoint_m(self) -> float:
-        """d'_BP = 4·h'_BS·h'_UT·fc/c with h' = h − 1 m (Table 7.4.1-1 note 1)."""
+        """d'_BP = 4·h'_BS·h'_UT·fc/c with h' = h − 1 m (Table 7.4.1-1 note 1); raise where a height leaves nothing."""
+        for name, height_m in (("site_height_m", self.site_m), ("user_height_m", self.user_m)):
+            if not height_m > 1.0:
+                raise ValueError(f"network.{name} must be above 1 m for the channels uma and umi, got {height_m}")
         return 4.0 * (self.site_m - 1.0) * (self.user_m - 1.0) * self.fc_ghz * 1e9 / SPEED_OF_LIGHT_M_S
 
 

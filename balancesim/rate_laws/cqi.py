@@ -29,8 +29,11 @@ def cqi_thresholds_db(name: str) -> FloatArray:
     return np.array([float(row["snr_db"]) for row in rows])
 
 
+@cache
 def thresholds_of(table: int, name: str) -> FloatArray:
-    """Return thresholds of another table: as far above the limit 2^SE − 1 as table 1 is at that efficiency."""
+    """Return thresholds of a table: as far above the limit 2^SE − 1 as those of table 1 are at that efficiency."""
+    if table == 1:
+        return cqi_thresholds_db(name)
     limit_1, limit = (10.0 * np.log10(2.0 ** cqi_efficiency(t) - 1.0) for t in (1, table))
     loss_db = cqi_thresholds_db(name) - limit_1
     return limit + np.interp(limit, limit_1, loss_db)
@@ -42,8 +45,7 @@ def _rows(file: str) -> list[dict[str, str]]:
 
 
 def _efficiency(table: int, thresholds: str, sinr: FloatArray) -> FloatArray:
-    levels = cqi_thresholds_db(thresholds) if table == 1 else thresholds_of(table, thresholds)
-    return table_efficiency(sinr, levels, cqi_efficiency(table))
+    return table_efficiency(sinr, thresholds_of(table, thresholds), cqi_efficiency(table))
 
 
 @dataclass(frozen=True, slots=True)
