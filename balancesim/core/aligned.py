@@ -74,7 +74,7 @@ class AlignedLane:
 def candidate_rows(server: ServerSpec, lane: Lane, candidates: Candidates, load_s: float) -> AlignedLane:
     """Return candidates as new members of a lane."""
     gamma = lane.draft_length if speculates(lane.mode, lane.draft_length) else 0
-    prompt, output = candidates.prompt_tokens, candidates.output_tokens
+    prompt, output = candidates.prompt_tokens.astype(float), candidates.output_tokens
     reserved = np.asarray(request_kv_bytes(server, lane.mode, gamma, prompt + output), dtype=float)
     return AlignedLane(
         server=server,
@@ -82,7 +82,7 @@ def candidate_rows(server: ServerSpec, lane: Lane, candidates: Candidates, load_
         steps=_steps(output - 1, candidates.acceptance_rate, gamma),
         context_tokens=prompt + 1.0,
         tokens_per_step=_tokens_per_step(candidates.acceptance_rate, gamma),
-        prefill_tokens=prompt.astype(float),
+        prefill_tokens=prompt,
         start_s=np.maximum(candidates.upload_s, load_s),
         slack_s=candidates.slack_s,
         reserved_bytes=reserved,

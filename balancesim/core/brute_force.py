@@ -14,7 +14,8 @@ _LARGEST = 10
 def exhaustive(problem: Problem, gpu_shares: Sequence[float], memory_shares: Sequence[float]) -> Decision:
     """Return a decision that serves most among all 3^K assignments (wait, AD, SD) and all pairs of shares.
 
-    Beside the given (z, λ) each mode is tried alone with the whole GPU, as the optimum of P0 may (model.md §5). Ties go to
+    Beside the given (z, λ) each mode is tried alone with the whole GPU, as the optimum of P0 may (model.md §5). Ties
+    go to
     the first found. Lanes that have residents must be those of AD (0) and SD (1); their shares in force are tried, too.
 
     Raises:
@@ -56,7 +57,7 @@ def _share_choices(
             gpu[kept], memory[kept] = lane.gpu_share, lane.memory_share
             gpu[other] = 1.0 - lane.gpu_share if beside is None else beside.gpu_share
             memory[other] = 1.0 - lane.memory_share if beside is None else beside.memory_share
-            shares.append((*gpu, *memory))
+            shares.append((gpu[0], gpu[1], memory[0], memory[1]))
     return shares
 
 

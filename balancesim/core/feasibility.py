@@ -35,8 +35,10 @@ def free_bytes(problem: Problem, decision: Decision) -> float:
 def is_feasible(problem: Problem, decision: Decision) -> Feasibility:
     """Check a decision against every rule and say which are broken: field, rule, value.
 
-    Known, distinct members; shares within [0, 1] and in sum; SD only with a draft model; memory of every lane that admits
-    within its share, and of all together (an epoch that admits nobody breaks neither); lanes with residents kept, in their mode; every new member in time, and every
+    Known, distinct members; shares within [0, 1] and in sum; SD only with a draft model; memory of every lane that
+    admits
+    within its share, and of all together (an epoch that admits nobody breaks neither); lanes with residents kept, in
+    their mode; every new member in time, and every
     resident whose deadline is met with the shares in force (`core.aligned.binding`).
     """
     reasons = list(_structure(problem, decision))
@@ -50,7 +52,8 @@ def is_feasible(problem: Problem, decision: Decision) -> Feasibility:
 
 
 def check_structure(problem: Problem, decision: Decision) -> None:
-    """Check what a server enforces on every decision: all rules but deadlines and memory shares. Residents are not built.
+    """Check what a server enforces on every decision: all rules but deadlines and memory shares. Residents are not
+    built.
 
     Raises:
         ValueError: the first broken rule, in one line.
@@ -119,7 +122,8 @@ def _kept(before: Lane, after: Lane | None) -> Iterator[str]:
 
 
 def _memory(problem: Problem, decision: Decision, predictions: list[LanePrediction]) -> Iterator[str]:
-    """Lanes that admit keep to their share; what all hold fits. A lane that admits nobody may exceed a smaller share."""
+    """Lanes that admit keep to their share; what all hold fits. A lane that admits nobody may exceed a smaller
+    share."""
     free = free_bytes(problem, decision)
     for lane, prediction in zip(decision.lanes, predictions, strict=True):
         limit = lane.memory_share * free

@@ -6,7 +6,8 @@ from balancesim.units import Numeric
 
 
 def speculates(mode: Mode, draft_length: int) -> bool:
-    """Return whether a lane runs the draft model: SD with γ ≥ 1. SD with γ = 0 is AD: no draft cost, no draft memory."""
+    """Return whether a lane runs the draft model: SD with γ ≥ 1. SD with γ = 0 is AD: no draft cost, no draft
+    memory."""
     return mode is Mode.SD and draft_length > 0
 
 

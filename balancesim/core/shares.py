@@ -91,7 +91,8 @@ def pair_grid(
 
 
 def divided(problem: Problem, lanes: tuple[Lane, Lane], gpu: FloatArray, memory: FloatArray) -> PairGrid:
-    """Return the grid that gives the first lane these parts (ascending, within 0 and 1) of the room, the second the rest."""
+    """Return the grid that gives the first lane these parts (ascending, within 0 and 1) of the room, the second the
+    rest."""
     space = room(problem, (lanes[0].lane_id, lanes[1].lane_id))
     z, share = gpu * space.gpu_share, memory * space.memory_share
     return pair_grid(problem, lanes, (z, space.gpu_share - z), (share, space.memory_share - share))

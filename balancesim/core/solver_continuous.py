@@ -2,10 +2,12 @@
 
 A continuous lane has a cost of its own for every set of members, so that the bounds S, N of a padded batch do not
 describe it, and no exact polynomial method is known. Candidates are inserted one after another in several orders; each
-insertion is checked against the deadlines of all members and residents (the aligned prediction of `core.aligned`) and the
+insertion is checked against the deadlines of all members and residents (the aligned prediction of `core.aligned`) and
+the
 memory; the best order wins. With one alternative an exchange pass follows: one out, two or more in.
 
-Times come from tables (`core.surfaces`) and are summed by the trapezoidal rule between departures: exact for laws linear
+Times come from tables (`core.surfaces`) and are summed by the trapezoidal rule between departures: exact for laws
+linear
 in the context, never too small for convex ones. The policies' last check (`core.solver.settle`) uses the full sum.
 """
 

@@ -31,7 +31,7 @@ def _step(lane: Lane, batch: int, context: float) -> float:
     place = context / batch * nodes / lane.tokens
     node = min(int(place), nodes - 1)
     part = place - node
-    return lane.step_s[batch, node] * (1.0 - part) + lane.step_s[batch, node + 1] * part
+    return float(lane.step_s[batch, node] * (1.0 - part) + lane.step_s[batch, node + 1] * part)
 
 
 @_jit
@@ -44,7 +44,7 @@ def _prefill(lane: Lane, count: int, tokens: float, squares: float) -> float:
     u, v = x - i, y - j
     low = lane.prefill_s[count, i, j] * (1.0 - v) + lane.prefill_s[count, i, j + 1] * v
     high = lane.prefill_s[count, i + 1, j] * (1.0 - v) + lane.prefill_s[count, i + 1, j + 1] * v
-    return low * (1.0 - u) + high * u
+    return float(low * (1.0 - u) + high * u)
 
 
 @_jit
@@ -151,7 +151,8 @@ def _exchange(lane: Lane, present: BoolArray, orders: IntArray, limits: tuple[fl
 def admit(
     lane: Lane, orders: IntArray, available: BoolArray, budgets: tuple[FloatArray, FloatArray], exchange: bool
 ) -> tuple[BoolArray, BoolArray]:
-    """Return the members (alternatives, candidates) and whether the residents can be kept, for each (share, free bytes).
+    """Return the members (alternatives, candidates) and whether the residents can be kept, for each (share, free
+    bytes).
 
     ``orders`` are rows of the lane, one insertion order each.
     """

@@ -2,10 +2,12 @@
 
 One batch of b users is feasible inside bounds (S, N, I, U) when b users lie within them and have slack of at least
 U + C(b, S, N, I)/share. For a rectangle of bounds (S, N) the search asks "can b = best + 1 be served?" with every user
-charged only for the bounds that this user forces itself, and drops the rectangle when not. That is a necessary condition,
+charged only for the bounds that this user forces itself, and drops the rectangle when not. That is a necessary
+condition,
 since costs grow with every bound, so the result is the exact maximum.
 
-Inside a rectangle and for SD, user j allows the bounds I in [I_j, (share·(slack − U) − prefill)/mean round]: b users fit
+Inside a rectangle and for SD, user j allows the bounds I in [I_j, (share·(slack − U) − prefill)/mean round]: b users
+fit
 when b such intervals overlap. U is relaxed to each user's own upload until a single (S, N, I) is left.
 """
 
@@ -39,7 +41,7 @@ class Users(NamedTuple):
 class Batch(NamedTuple):
     """The largest batch found: its size and bounds; users within the bounds are interchangeable."""
 
-    count: int
+    size: int
     prompt: int
     output: int
     rounds: int
@@ -61,7 +63,8 @@ def _need(users: Users, b: int, prompt: int, output: int, share: float) -> tuple
 def _promises(
     users: Users, available: BoolArray, b: int, rectangle: IntArray, limits: tuple[float, float], overlap: IntArray
 ) -> bool:
-    """Return whether b users may fit somewhere in a rectangle of bounds (S, N); leaves Σ of intervals in ``overlap``."""
+    """Return whether b users may fit somewhere in a rectangle of bounds (S, N); leaves Σ of intervals in
+    ``overlap``."""
     share, memory = limits
     s_low, s_high = users.prompts[rectangle[0]], users.prompts[rectangle[1]]
     n_low, n_high = users.outputs[rectangle[2]], users.outputs[rectangle[3]]
@@ -94,7 +97,7 @@ def _promises(
     for i in range(1, last + 1):
         overlap[i] += overlap[i - 1]
         most = max(most, overlap[i])
-    return most >= b
+    return bool(most >= b)
 
 
 @_jit
@@ -172,8 +175,8 @@ def largest(
             batch = _settle(
                 users, available, best + 1, (users.prompts[s_low], users.outputs[n_low]), limits[0], overlap
             )
-            if batch.count > 0:
-                best, found = batch.count, batch
+            if batch.size > 0:
+                best, found = batch.size, batch
                 top += 1  # the same bounds may hold more
         elif s_high - s_low >= n_high - n_low:
             middle = (s_low + s_high) // 2
@@ -192,7 +195,7 @@ def largest(
 def members(users: Users, available: BoolArray, batch: Batch) -> BoolArray:
     """Return the first users in order of preference that fit the batch's bounds, as many as it counts."""
     chosen = np.zeros(len(available), np.bool_)
-    missing = batch.count
+    missing = batch.size
     for j in range(len(available)):
         if missing == 0:
             break
@@ -233,7 +236,7 @@ def counts_over_all(users: Users, gpu: FloatArray, memory: FloatArray) -> IntArr
     stack = np.empty((64, 2), np.int64)
     for j in range(columns):  # by memory alone: the largest share
         low = counts[rows - 1, j - 1] if j else 0
-        found = largest(users, everyone, (gpu[rows - 1], memory[j]), (low, len(everyone)), overlap).count
+        found = largest(users, everyone, (gpu[rows - 1], memory[j]), (low, len(everyone)), overlap).size
         counts[rows - 1, j] = max(low, found)
     for i in range(rows - 1):
         for j in (columns - 1, 0):
@@ -263,7 +266,7 @@ def _between(
     users: Users, available: BoolArray, limits: tuple[float, float], between: tuple[int, int], overlap: IntArray
 ) -> int:
     low, high = between
-    return low if low >= high else max(low, largest(users, available, limits, between, overlap).count)
+    return low if low >= high else max(low, largest(users, available, limits, between, overlap).size)
 
 
 @_jit
@@ -276,7 +279,8 @@ def best_pair(
 ) -> tuple[int, int, int, BoolArray, BoolArray]:
     """Return the best cell when the first lane is solved over all users and the second over the rest.
 
-    Cells are looked at by falling bound |first| + |second over all|, then by preference; the answer is that of a scan of
+    Cells are looked at by falling bound |first| + |second over all|, then by preference; the answer is that of a scan
+    of
     all cells: most users, then the most preferred cell. ``candidates`` numbers the users of both lanes alike;
     ``known`` is (floor, number of candidates). The answer is (users served, i, j, first lane's members, second's), with
     the floor as users served when no cell serves more.
@@ -311,7 +315,7 @@ def best_pair(
         rest = ~taken[candidates[1]]
         limits = (grid.second_gpu[i], grid.second_bytes[j])
         batch = largest(second, rest, limits, (max(0, least - 1), counts[1][i, j]), overlap)
-        if batch.count >= least:
-            best, best_place, row, column = size + batch.count, place, i, j
+        if batch.size >= least:
+            best, best_place, row, column = size + batch.size, place, i, j
             one, two = chosen, members(second, rest, batch)
     return best, row, column, one, two

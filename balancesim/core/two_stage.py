@@ -1,6 +1,7 @@
 """The two-stage enumeration for sub-problems of any kind, one array operation for many cells of the grid.
 
-Steps of the paper's algorithm (Qu et al., arXiv 2608.05926, model.md §5): for every (z, λ) the first sub-problem over all
+Steps of the paper's algorithm (Qu et al., arXiv 2608.05926, model.md §5): for every (z, λ) the first sub-problem over
+all
 users, the second over the users left, keep the best. `core.solver_kernel.best_pair` is the same for padded batches.
 """
 
@@ -16,7 +17,8 @@ _CHUNKS = (1, 4, 16)  # cells looked at together: few while there is no good bou
 def two_stage(subs: tuple[SubProblem, SubProblem], count: int, grid: PairGrid, floor: int) -> PairSolution | None:
     """Return the best cell that serves more than ``floor`` of ``count`` candidates, or None.
 
-    Cells are looked at by falling bound |first over all| + |second over all|. With exact sub-problems this is the answer
+    Cells are looked at by falling bound |first over all| + |second over all|. With exact sub-problems this is the
+    answer
     of a scan of all cells (most users, then the most preferred cell); with heuristic ones it may pass over a cell where
     the second lane does better on the rest than on all.
     """

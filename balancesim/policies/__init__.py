@@ -1,4 +1,5 @@
-"""Admission policies. A policy sees an immutable `Problem`, predictions and the current state, and returns a `Decision`."""
+"""Admission policies. A policy sees an immutable `Problem`, predictions and the current state, and returns a
+`Decision`."""
 
 from typing import ClassVar, Protocol
 

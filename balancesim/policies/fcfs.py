@@ -34,7 +34,7 @@ class Fcfs:
         space = room(problem, (lane.lane_id,))
         lane = replace(lane, gpu_share=space.gpu_share, memory_share=space.memory_share)
         members = self._members(problem, lane) if space.gpu_share > 0 else ()
-        mine = (replace(lane, members=members),)
+        mine: tuple[Lane, ...] = (replace(lane, members=members),)
         if not members and problem.lane_in_force(lane.lane_id) is None:
             mine = ()
         return Decision((*mine, *space.others))
