@@ -28,7 +28,7 @@ class LinearLaw:
     row_s: float
     context_s: float
 
-    def forward_s(self, llm, gpu, phase, work):  # noqa: ARG002
+    def forward_s(self, llm, gpu, phase, work):
         return self.fixed_s + self.row_s * work.new_tokens + self.context_s * work.kv_tokens + 0.0 * work.sequences
 
 

@@ -24,7 +24,7 @@ class CountingLaw:
     name = "counting"
     weight: float
 
-    def forward_s(self, llm, gpu, phase, work):  # noqa: ARG002
+    def forward_s(self, llm, gpu, phase, work):
         return self.weight * (work.new_tokens + work.kv_tokens)
 
 
