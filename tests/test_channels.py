@@ -93,7 +93,8 @@ def test_rural_line_of_sight_and_spread():
 
 
 def test_indoor_losses():
-    """InH at d3D = sqrt(10² + 2²), lg 1.008517: LOS 32.4 + 17.447 + 10.881; NLOS 17.3 + 38.626 + 13.547 (lg fc 0.544068)."""
+    """InH at d3D = sqrt(10² + 2²), lg 1.008517: LOS 32.4 + 17.447 + 10.881; NLOS 17.3 + 38.626 + 13.547 (lg fc
+    0.544068)."""
     links = links_at([10.0], 3.0, 1.0)
     assert loss_db(Inh(), links, los=True)[0] == pytest.approx(32.4 + 17.44734 + 10.88136, abs=1e-4)
     assert loss_db(Inh(), links, los=False)[0] == pytest.approx(17.3 + 38.62620 + 13.54730, abs=1e-4)

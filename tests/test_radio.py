@@ -66,7 +66,8 @@ def test_transfer_over_blocks():
 
 @pytest.mark.parametrize("at_hand", [1, 2, 3, 64])
 def test_transfer_does_not_depend_on_the_rates_at_hand(at_hand):
-    """Rates told one, two or many blocks at a time give the same end: 5 + 0 + 1 + 0 + 4 bit in five blocks, 2 s more."""
+    """Rates told one, two or many blocks at a time give the same end: 5 + 0 + 1 + 0 + 4 bit in five blocks, 2 s
+    more."""
     assert end_s(0.0, 14.0, [5.0, 0.0, 1.0, 0.0, 4.0, 2.0], at_hand=at_hand) == 7.0
 
 
@@ -105,7 +106,8 @@ def test_integral_of_the_rate_is_the_bits(start_s, bits, rates, at_hand):
 
 @given(st.integers(0, 10**9), st.sampled_from([1e-3, 5e-3, 0.01, 0.07, 1 / 3, 1.0]))
 def test_the_end_of_a_block_lies_ahead(block, block_s):
-    """Just before, at and just after a boundary, the end of the block told is later than the time, however late it is."""
+    """Just before, at and just after a boundary, the end of the block told is later than the time, however late it
+    is."""
     edge = block * block_s
     for time_s in (edge, math.nextafter(edge, math.inf), math.nextafter(edge, 0.0)):
         assert block_of(time_s, block_s) == block

@@ -52,7 +52,8 @@ def test_steps_of_the_tables(law):
 
 
 def test_values_of_the_default_thresholds():
-    """With the LTE set, −6.8 dB is out of range, 10 dB is CQI 8 (16QAM, 490/1024) and 30 dB CQI 15 (64QAM, 948/1024)."""
+    """With the LTE set, −6.8 dB is out of range, 10 dB is CQI 8 (16QAM, 490/1024) and 30 dB CQI 15 (64QAM,
+    948/1024)."""
     np.testing.assert_allclose([0.0, 4 * 490 / 1024, 6 * 948 / 1024], at_db(CqiTable1(), -6.8, 10.0, 30.0))
 
 

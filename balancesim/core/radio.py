@@ -64,7 +64,8 @@ def transfer_end_s(
     """Return when the integral of a rate that is constant in each block [k·T, (k+1)·T) reaches ``bits``.
 
     ``rates_bps(k)`` returns the rates of block k and of as many blocks after it as are at hand (at least one).
-    ``start_s`` for no bits; inf when ``most_blocks`` blocks do not suffice (lasting outage).
+    ``start_s`` for no bits; inf when ``most_blocks`` blocks, and the rest of
+    those at hand with the last of them, do not suffice (lasting outage).
     """
     if bits <= 0:
         return start_s

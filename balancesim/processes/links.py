@@ -61,7 +61,10 @@ class Air:
         if found is None or found[0] != number:
             sinr = self.mean_sinr[user_id] * self.fading.gains(self.luck, user_id, number)
             if not np.isfinite(sinr).all():
-                raise ValueError(f"radio: SINR must be finite, got {sinr} for user {user_id} in block {block}")
+                wrong = sinr[~np.isfinite(sinr)][0]
+                raise ValueError(
+                    f"radio: SINR must be finite, got {wrong} for user {user_id}; check the channel's gain"
+                )
             found = (number, sinr, self.rate_law.spectral_efficiency_bps_hz(sinr))
             self._chunks[user_id] = found
         return found
