@@ -58,7 +58,7 @@ def interval(samples, confidence=0.999):
 def assert_mean(samples, expected, bias_s=0.0):
     """The theory lies in the interval of the replications, widened by a bias derived where it is given."""
     mean, half = interval(samples)
-    assert half < 0.12 * expected, f"the interval ±{half:.3g} is too wide to say anything about {expected:.3g}"
+    assert half < 0.3 * expected, f"the interval ±{half:.3g} is too wide to say anything about {expected:.3g}"
     assert mean - half - bias_s <= expected <= mean + half, f"{mean:.5g} ± {half:.2g}, expected {expected:.5g}"
 
 
