@@ -11,7 +11,15 @@ from balancesim.core.memory import padded_kv_bytes, request_kv_bytes, speculates
 from balancesim.core.padded import BatchShape, padded_cost
 from balancesim.core.problem import Candidates, LaneModel, LanePrediction, Problem, SubProblem
 from balancesim.core.speculation import planned_rounds
-from balancesim.units import FloatArray
+from balancesim.units import FloatArray, IntArray
+
+
+def _rows_of(problem: Problem, lane: Lane) -> IntArray:
+    position = problem.position
+    unknown = [member for member in lane.members if member not in position]
+    if unknown:
+        raise ValueError(f"lane {lane.lane_id}: members must be candidates, got request ids {unknown}")
+    return np.array([position[member] for member in lane.members], dtype=np.int64)
 
 
 def members_of(problem: Problem, lane: Lane) -> Candidates:
@@ -20,11 +28,7 @@ def members_of(problem: Problem, lane: Lane) -> Candidates:
     Raises:
         ValueError: a member is not a candidate.
     """
-    position = problem.position
-    unknown = [member for member in lane.members if member not in position]
-    if unknown:
-        raise ValueError(f"lane {lane.lane_id}: members must be candidates, got request ids {unknown}")
-    return problem.candidates.take(np.array([position[member] for member in lane.members], dtype=np.int64))
+    return problem.candidates.take(_rows_of(problem, lane))
 
 
 def load_s(problem: Problem, lane: Lane) -> float:
@@ -110,8 +114,8 @@ class ContinuousLanes:
 
     def new_bytes(self, problem: Problem, lane: Lane) -> float:
         """Return Σ over new members of their reservations."""
-        members = members_of(problem, lane)
-        tokens = (members.prompt_tokens + members.output_tokens).astype(float)
+        rows = _rows_of(problem, lane)
+        tokens = (problem.candidates.prompt_tokens[rows] + problem.candidates.output_tokens[rows]).astype(float)
         return float(np.sum(request_kv_bytes(problem.server, lane.mode, lane.draft_length, tokens)))
 
     def sub_problem(self, problem: Problem, lane: Lane) -> SubProblem:

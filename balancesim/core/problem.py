@@ -27,7 +27,7 @@ class Candidates:
     upload_s: FloatArray  #: predicted upload time from now on, at the rate of the current block; 0 = already in
     waited_s: FloatArray  #: time since arrival
     prompt_bits: FloatArray  #: bits still to be uploaded
-    spectral_efficiency_bps_hz: FloatArray  #: of the uplink in the current block
+    spectral_efficiency_bps_hz: FloatArray  #: of the uplink in the current block; NaN once the prompt is in
 
     def __post_init__(self) -> None:
         for column in vars(self).values():

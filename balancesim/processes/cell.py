@@ -95,20 +95,28 @@ class Uploads:
     def predicted_s(self, visits: Sequence[Visit]) -> FloatArray:
         """Return the upload times of prompts that would start now, backhaul included; 0 for those that are in."""
         result = np.zeros(len(visits))
-        for cell, index in by_cell(self.cells, visits):
-            rows = [i for i in index if visits[i].upload_end_s is None]
-            if rows:
-                users = np.array([visits[i].request.user_id for i in rows])
-                bits = np.array([cell.prompt_bits(visits[i]) for i in rows])
-                result[rows] = cell.uplink.predicted_s(users, bits) + cell.backhaul_s
+        for cell, rows, users in self._missing(visits):
+            bits = np.array([cell.prompt_bits(visits[i]) for i in rows])
+            result[rows] = cell.uplink.predicted_s(users, bits) + cell.backhaul_s
         return result
 
     def spectral_efficiency(self, visits: Sequence[Visit]) -> FloatArray:
-        """Return η of the visits' uplinks."""
-        result = np.zeros(len(visits))
-        for cell, index in by_cell(self.cells, visits):
-            result[index] = cell.uplink.spectral_efficiency(np.array([visits[i].request.user_id for i in index]))
+        """Return η of the uplinks over which prompts are still to come; NaN for prompts that are in."""
+        result = np.full(len(visits), np.nan)
+        for cell, rows, users in self._missing(visits):
+            result[rows] = cell.uplink.spectral_efficiency(users)
         return result
+
+    def _missing(self, visits: Sequence[Visit]) -> list[tuple[Cell, list[int], IntArray]]:
+        """Return per cell the positions and users of the visits whose prompt is not in."""
+        rows = [i for i, visit in enumerate(visits) if visit.upload_end_s is None]
+        index: dict[int, list[int]] = {}
+        for i in rows:
+            index.setdefault(visits[i].cell_id, []).append(i)
+        return [
+            (self.cells[cell_id], positions, np.array([visits[i].request.user_id for i in positions]))
+            for cell_id, positions in index.items()
+        ]
 
 
 @dataclass(frozen=True)

@@ -58,13 +58,15 @@ class WaitingRoom:
         upload_s = uploads.predicted_s(visits)
         bits = [uploads.cells[v.cell_id].prompt_bits(v) if v.upload_end_s is None else 0.0 for v in visits]
         arrival_s = np.array([request.arrival_s for request in requests])
-        deadline_s = np.array([request.deadline_s for request in requests])
+        slack_s = arrival_s + np.array([request.deadline_s for request in requests]) - now_s
+        if self._deadlines:  # without a deadline the downlink does not matter
+            slack_s -= answers.predicted_s(visits)
         return Candidates(
             request_id=np.array([request.request_id for request in requests], dtype=np.int64),
             prompt_tokens=np.array([request.prompt_tokens for request in requests], dtype=np.int64),
             output_tokens=np.array([request.predicted_output_tokens for request in requests], dtype=np.int64),
             acceptance_rate=np.array([request.predicted_acceptance_rate for request in requests]),
-            slack_s=arrival_s + deadline_s - now_s - answers.predicted_s(visits),
+            slack_s=slack_s,
             upload_s=upload_s,
             waited_s=now_s - arrival_s,
             prompt_bits=np.array(bits),
