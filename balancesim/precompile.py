@@ -30,7 +30,7 @@ def small_problem() -> Problem:
         prompt_tokens=np.arange(count) * 50 + 10,
         output_tokens=np.arange(count) * 40 + 5,
         acceptance_rate=0.6 + 0.04 * steps,
-        slack_s=0.5 + 0.6 * steps,
+        slack_s=0.3 + 0.3 * steps,
         upload_s=0.01 * steps,
         waited_s=np.zeros(count),
         prompt_bits=np.ones(count),
