@@ -24,7 +24,7 @@ from balancesim.streams import Streams
 class InstantLink:
     """A link that takes no time."""
 
-    def send(self, transfer_id, user_id, bits, done):
+    def send(self, transfer_id, user_id, bits, done, weight=None):
         done()
 
     def cancel(self, transfer_id):

@@ -389,3 +389,24 @@ def test_the_clock_goes_on_late_in_a_run(fading, start_s):
         radio.send(key, key % 20, float(rng.exponential(1e6)), at=begins[key])
     assert len(radio.run()) == 200
     assert radio.events < 200 * 5
+
+
+def test_a_policys_weights_split_the_band():
+    """Weights 3 and 1 on 4 Hz with η = 1: 3 Hz and 1 Hz; when the first ends, the rest has the whole band."""
+    radio = Radio(Shared(), (1.0, 1.0), hertz=4.0)
+    ends = {}
+    radio.link.send(0, 0, 6.0, lambda: ends.setdefault(0, radio.env.now), 3.0)
+    radio.link.send(1, 1, 6.0, lambda: ends.setdefault(1, radio.env.now), 1.0)
+    radio.env.run()
+    # 6 bits at 3 bit/s end at 2 s; by then 2 of the other's bits are through, 4 more at 4 bit/s end at 3 s
+    assert ends == {0: pytest.approx(2.0), 1: pytest.approx(3.0)}
+
+
+def test_a_transfer_without_a_weight_counts_one():
+    """Beside a weight of 3, a transfer that no policy weighed has a quarter of the band."""
+    radio = Radio(Proportional(), (1.0, 1.0), hertz=4.0)
+    ends = {}
+    radio.link.send(0, 0, 3.0, lambda: ends.setdefault(0, radio.env.now), 3.0)
+    radio.link.send(1, 1, 1.0, lambda: ends.setdefault(1, radio.env.now))
+    radio.env.run()
+    assert ends == {0: pytest.approx(1.0), 1: pytest.approx(1.0)}

@@ -30,7 +30,7 @@ class Decision:
 
     lanes: tuple[Lane, ...] = ()
     rejected: tuple[int, ...] = ()
-    #: uplink bandwidth weights by request id; empty leaves the split to the scenario's allocator
+    #: weights of admitted requests' uploads on a shared band, by request id; empty leaves the split to the allocator
     bandwidth_weights: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
 
     @property

@@ -1,5 +1,6 @@
 """Whether a decision may be carried out, with every reason in words (constraints of P0, model.md §5, and of §10)."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -83,6 +84,8 @@ def _members(problem: Problem, decision: Decision) -> Iterator[str]:
     if unknown:
         yield f"members and rejected must be candidates, got request ids {unknown}"
     strangers = sorted(key for key in decision.bandwidth_weights if key not in problem.position)
+    if any(not 0 < weight < math.inf for weight in decision.bandwidth_weights.values()):
+        yield f"bandwidth_weights must be finite and above 0, got {dict(decision.bandwidth_weights)}"
     if strangers:
         yield f"bandwidth_weights must be of candidates, got request ids {strangers}"
 

@@ -14,8 +14,10 @@ from balancesim.units import FloatArray, IntArray
 class Link(Protocol):
     """One direction of a cell's radio, as `processes.links` provides it."""
 
-    def send(self, transfer_id: int, user_id: int, bits: float, done: Callable[[], None]) -> None:
-        """Start a transfer; ``done`` is called when its last bit is through."""
+    def send(
+        self, transfer_id: int, user_id: int, bits: float, done: Callable[[], None], weight: float | None = None
+    ) -> None:
+        """Start a transfer; ``done`` is called when its last bit is through. ``weight``: its part of a shared band."""
         ...
 
     def cancel(self, transfer_id: int) -> None:
@@ -81,7 +83,8 @@ class Uploads:
             else:
                 at_server()
 
-        cell.uplink.send(request.request_id, request.user_id, cell.prompt_bits(visit), uploaded)
+        weight = visit.bandwidth_weight
+        cell.uplink.send(request.request_id, request.user_id, cell.prompt_bits(visit), uploaded, weight)
 
     def cancel(self, visit: Visit) -> None:
         """Give the upload up."""

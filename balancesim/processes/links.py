@@ -98,7 +98,14 @@ class DedicatedLink(AirLink):
         super().__init__(env, air, bandwidth_hz)
         self._active: dict[int, object] = {}
 
-    def send(self, transfer_id: int, user_id: int, bits: float, done: Callable[[], None]) -> None:
+    def send(
+        self,
+        transfer_id: int,
+        user_id: int,
+        bits: float,
+        done: Callable[[], None],
+        weight: float | None = None,  # noqa: ARG002  # nobody shares this bandwidth
+    ) -> None:
         """Start a transfer; ``done`` is called at its end, never before this returns. A lasting outage never ends."""
         left_s = self._left_s(user_id, checked(bits))
         token = object()

@@ -225,7 +225,10 @@ class EdgeServer:
             lanes = sorted(decision.lanes, key=lambda lane: lane.lane_id)
             self._gpu.set_shares({lane.lane_id: lane.gpu_share for lane in lanes})
             for lane in lanes:
-                self._discipline.admit(lane, [self._admitted(member, lane) for member in lane.members], load_s)
+                visits = [self._admitted(member, lane) for member in lane.members]
+                for visit in visits:
+                    visit.bandwidth_weight = decision.bandwidth_weights.get(visit.request.request_id)
+                self._discipline.admit(lane, visits, load_s)
         quiet = not decision.admitted and not self._discipline.count()
         self._idle_epochs = self._idle_epochs + 1 if quiet else 0
         kv = (self._memory.held_bytes, self._memory.capacity_bytes)

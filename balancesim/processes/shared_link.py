@@ -26,14 +26,22 @@ class SharedLink(AirLink):
         self._done: list[Callable[[], None]] = []
         self._bits = np.empty(0)  #: left at the time settled
         self._efficiency = np.empty(0)  #: in the block settled
+        self._weights = np.empty(0)  #: given by policies; NaN = none
         self._rates = np.empty(0)  #: bit/s since the time settled
         self._settled_s = 0.0
         self._settled_block = 0
         self._version = 0
 
-    def send(self, transfer_id: int, user_id: int, bits: float, done: Callable[[], None]) -> None:
-        """Start a transfer; ``done`` is called at its end, never before this returns. A lasting outage never ends."""
+    def send(
+        self, transfer_id: int, user_id: int, bits: float, done: Callable[[], None], weight: float | None = None
+    ) -> None:
+        """Start a transfer; ``done`` is called at its end, never before this returns. A lasting outage never ends.
+
+        While any transfer under way has a ``weight`` (a policy's `Decision.bandwidth_weights`), the band is split by
+        weights instead of by the allocator; transfers without one then count 1.
+        """
         self._settle()
+        self._weights = np.append(self._weights, np.nan if weight is None else weight)
         self._ids.append(transfer_id)
         self._users.append(user_id)
         self._done.append(done)
@@ -68,6 +76,7 @@ class SharedLink(AirLink):
         for i in reversed(index):
             del self._ids[i], self._users[i], self._done[i]
         self._bits, self._efficiency = np.delete(self._bits, index), np.delete(self._efficiency, index)
+        self._weights = np.delete(self._weights, index)
         return gone
 
     def _restart(self) -> None:
@@ -81,7 +90,7 @@ class SharedLink(AirLink):
         if not self._ids:
             self._rates = np.empty(0)
             return
-        self._rates = self._efficiency * self._allocator.allocate(bits, self._efficiency, self._bandwidth_hz)
+        self._rates = self._efficiency * self._hertz()
         with np.errstate(divide="ignore", invalid="ignore"):
             left_s = np.where(bits > 0, bits / self._rates, 0.0)
         next_s = float(left_s.min())
@@ -92,6 +101,15 @@ class SharedLink(AirLink):
                 next_s, ends = boundary_s, []
         if math.isfinite(next_s):
             self._env.timeout(next_s).callbacks.append(lambda _: self._change(version, ends))
+
+    def _hertz(self) -> FloatArray:
+        """Return the bandwidth of every transfer under way."""
+        given = ~np.isnan(self._weights)
+        if not given.any():
+            return self._allocator.allocate(self._bits, self._efficiency, self._bandwidth_hz)
+        weights = np.where(given, self._weights, 1.0)
+        shares: FloatArray = self._bandwidth_hz * weights / weights.sum()
+        return shares
 
     def _change(self, version: int, ends: list[int]) -> None:
         if version != self._version:

@@ -34,6 +34,7 @@ class Visit:
     uplink_sinr: float | None = None
     downlink_sinr: float | None = None
     reserved_bytes: float = 0.0
+    bandwidth_weight: float | None = None  #: the policy's, for its upload over a shared band
     epoch: int = -1  #: of the decision that admitted it; only read once admitted
 
     def __post_init__(self) -> None:
