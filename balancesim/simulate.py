@@ -13,7 +13,8 @@ import simpy
 
 from balancesim import topology as topologies
 from balancesim.manifest import RunInfo, RunSummary
-from balancesim.processes.server import EdgeServer, Sinks
+from balancesim.processes.server import EdgeServer
+from balancesim.processes.setup import Sinks
 from balancesim.processes.source import Source
 from balancesim.processes.visit import Visit
 from balancesim.processes.world import build_cells, server_setup

@@ -13,10 +13,11 @@ from balancesim.core.lane_models import ContinuousLanes, StaticLanes
 from balancesim.core.llm import LlmSpec
 from balancesim.core.request import Request
 from balancesim.core.server import ServerSpec
-from balancesim.core.service_curve import Slicing
+from balancesim.core.slicing import Slicing
 from balancesim.core.work import Phase
 from balancesim.processes.cell import Cell
-from balancesim.processes.server import EdgeServer, ServerSetup, Sinks
+from balancesim.processes.server import EdgeServer
+from balancesim.processes.setup import ServerSetup, Sinks
 from balancesim.processes.visit import Visit
 from balancesim.streams import Streams
 

@@ -10,7 +10,7 @@ from balancesim.catalog import llm
 from balancesim.core.decision import Lane
 from balancesim.core.request import Mode, Request
 from balancesim.core.server import ServerSpec
-from balancesim.core.service_curve import Slicing
+from balancesim.core.slicing import Slicing
 from balancesim.latency_laws import Affine, Flops, Roofline
 from balancesim.processes.continuous import ContinuousDiscipline
 from balancesim.processes.discipline import Host

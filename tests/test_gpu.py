@@ -4,7 +4,7 @@ import random
 import pytest
 import simpy
 
-from balancesim.core.service_curve import Layout, Slicing
+from balancesim.core.slicing import Layout, Slicing
 from balancesim.processes.gpu import Gpu
 
 

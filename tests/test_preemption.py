@@ -5,7 +5,7 @@ import pytest
 from balancesim.core.decision import Lane
 from balancesim.core.latency import prefill_s
 from balancesim.core.request import Mode, Request
-from balancesim.core.service_curve import Slicing
+from balancesim.core.slicing import Slicing
 from tests.test_continuous import AD, SD, World, make_spec
 
 KV = make_spec().target.kv_bytes_per_token

@@ -6,7 +6,7 @@ from balancesim.acceptance import Expected
 from balancesim.core.decision import Lane
 from balancesim.core.latency import decode_steps_s, prefill_s, rounds_s
 from balancesim.core.request import Mode, Request
-from balancesim.core.service_curve import Slicing
+from balancesim.core.slicing import Slicing
 from balancesim.core.speculation import planned_rounds
 from balancesim.processes.static import StaticDiscipline
 from balancesim.processes.visit import Visit

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import simpy
 
-from balancesim.core.service_curve import UNUSED, Hold, Layout, Rotation, ServiceCurve, Slicing, Timeline
+from balancesim.core.service_curve import UNUSED, Hold, Rotation, ServiceCurve, Timeline
+from balancesim.core.slicing import Layout, Slicing
 
 _DONE_S = 1e-12  #: GPU seconds that count as nothing
 

@@ -5,31 +5,25 @@ Read it from `EdgeServer.arrive` downwards; the order is that of model.md §1 an
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import perf_counter
 
 import simpy
 
-from balancesim.acceptance import AcceptanceLaw
-from balancesim.columns import EpochRow, GpuRow
 from balancesim.core.decision import Decision, Lane
 from balancesim.core.feasibility import check_structure
 from balancesim.core.memory import request_kv_bytes, speculates
-from balancesim.core.problem import LaneModel, Problem
+from balancesim.core.problem import Problem
 from balancesim.core.request import Mode, Outcome, RejectReason
-from balancesim.core.server import ServerSpec
-from balancesim.core.service_curve import Slicing
-from balancesim.policies import Policy
-from balancesim.processes.cell import Answers, Cell, Uploads
+from balancesim.processes.cell import Answers, Uploads
 from balancesim.processes.continuous import ContinuousDiscipline
 from balancesim.processes.discipline import Discipline, Host
 from balancesim.processes.epoch_log import EpochLog
 from balancesim.processes.gpu import Gpu
 from balancesim.processes.kv_memory import KvMemory
+from balancesim.processes.setup import ServerSetup, Sinks
 from balancesim.processes.static import StaticDiscipline
 from balancesim.processes.visit import Visit
 from balancesim.processes.waiting_room import WaitingRoom
-from balancesim.streams import KeyedStream
 
 #: Which process runs the lanes that a lane model predicts.
 DISCIPLINES: dict[str, Callable[[Host], Discipline]] = {
@@ -39,34 +33,6 @@ DISCIPLINES: dict[str, Callable[[Host], Discipline]] = {
 
 #: A policy that has left an idle server idle for so many epochs, with nothing to come, will not change its mind.
 _STUCK_EPOCHS = 1000
-
-
-@dataclass(frozen=True)
-class ServerSetup:
-    """All that one server is made of."""
-
-    server_id: int
-    spec: ServerSpec
-    lane_model: LaneModel
-    slicing: Slicing
-    acceptance: AcceptanceLaw
-    luck: KeyedStream
-    policy: Policy
-    cells: dict[int, Cell]
-    epoch_s: float | None  #: period of the epochs; None = an epoch at every event
-    upload_on_admission: bool
-    abort_late: bool
-    kv_growth_tokens: int
-    max_candidates: int
-
-
-@dataclass(frozen=True)
-class Sinks:
-    """Where a server's rows go."""
-
-    finished: Callable[[Visit], None]
-    epoch: Callable[[EpochRow], None]
-    gpu: Callable[[GpuRow], None]
 
 
 class EdgeServer:

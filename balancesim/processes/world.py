@@ -9,7 +9,7 @@ from balancesim.channels import power_gain
 from balancesim.core.radio import RadioLinks
 from balancesim.processes.cell import Cell
 from balancesim.processes.links import Air
-from balancesim.processes.server import ServerSetup
+from balancesim.processes.setup import ServerSetup
 from balancesim.processes.shared_link import make_link
 from balancesim.scenario.settings import LinkSettings, Scenario
 from balancesim.streams import Streams

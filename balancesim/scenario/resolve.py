@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from balancesim import units
-from balancesim.core.service_curve import Slicing
+from balancesim.core.slicing import Slicing
 from balancesim.scenario.checks import (
     check_channel,
     check_policies,

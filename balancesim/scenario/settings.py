@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from balancesim.core.problem import LaneModel
 from balancesim.core.server import ServerSpec
-from balancesim.core.service_curve import Slicing
+from balancesim.core.slicing import Slicing
 from balancesim.registry import unknown_name
 
 if TYPE_CHECKING:  # so that the settings can be described without importing every family

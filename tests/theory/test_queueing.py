@@ -49,7 +49,7 @@ def mean_sojourn_s(visits, skip):
     return float(np.mean([v.server_last_token_s - v.request.arrival_s for v in kept]))
 
 
-def interval(samples, confidence=0.999):
+def interval(samples, confidence=0.99):
     """Student's interval of the mean over replications."""
     half = stats.t.ppf((1 + confidence) / 2, len(samples) - 1) * np.std(samples, ddof=1) / math.sqrt(len(samples))
     return float(np.mean(samples)), float(half)
@@ -96,7 +96,7 @@ def test_a_static_batch_of_one_with_random_lengths_is_m_g_1(load):
 LENGTHS = {
     "exponential": lambda rng, count: rng.geometric(1 / 100, count),
     "fixed": lambda rng, count: np.full(count, 100),
-    "two_point": lambda rng, count: rng.choice([20, 820], count, p=[0.9, 0.1]),
+    "two_point": lambda rng, count: rng.choice([50, 550], count, p=[0.9, 0.1]),
 }
 
 
