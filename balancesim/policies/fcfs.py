@@ -43,15 +43,15 @@ class Fcfs:
     def _members(problem: Problem, lane: Lane) -> tuple[int, ...]:
         users = problem.candidates
         # Candidates come in order of arrival; sorting makes the answer independent of that. Without a channel: wait.
-        queue = users.request_id[np.lexsort((users.request_id, -users.waited_s))]
-        reachable = np.isfinite(users.upload_s)[np.lexsort((users.request_id, -users.waited_s))]
-        queue = queue[reachable].tolist()
+        first = np.lexsort((users.request_id, -users.waited_s)) if len(users) > 1 else slice(None)
+        queue = users.request_id[first][np.isfinite(users.upload_s[first])].tolist()
         free = free_for(problem, (lane,)) - problem.held_bytes
         if problem.lane_in_force(lane.lane_id) is None or len(problem.lanes) > 1:
             free = min(free, lane.memory_share * free_for(problem, (lane,)))
         low, high = 0, len(queue)
+        middle = high  # most often all fit
         while low < high:  # reservations grow with the prefix
-            middle = (low + high + 1) // 2
             fits = problem.lane_model.new_bytes(problem, replace(lane, members=tuple(queue[:middle]))) <= free
             low, high = (middle, high) if fits else (low, middle - 1)
+            middle = (low + high + 1) // 2
         return tuple(queue[:low])

@@ -78,8 +78,6 @@ class EdgeServer:
             kv_growth_tokens=setup.kv_growth_tokens,
         )
 
-    # Arrival -------------------------------------------------------------------------------------------------------
-
     def arrive(self, visit: Visit) -> None:
         """A request is made: refuse what can never fit, else let it wait (after its upload, if that comes first)."""
         reason = self._never_fits(visit)
@@ -120,8 +118,6 @@ class EdgeServer:
     def _wait(self, visit: Visit) -> None:
         self._waiting.add(visit)
         self._request_epoch()
-
-    # Epochs --------------------------------------------------------------------------------------------------------
 
     def _request_epoch(self, *, after_one: bool = False) -> None:
         """Schedule the next epoch, unless nobody waits, one is scheduled already, or a decision must run out first."""
@@ -214,8 +210,6 @@ class EdgeServer:
         visit.mode, visit.lane_id, visit.draft_length = lane.mode, lane.lane_id, lane.draft_length
         visit.epoch = self._epoch
         return visit
-
-    # Leaving -------------------------------------------------------------------------------------------------------
 
     def _reject(self, visit: Visit, reason: RejectReason) -> None:
         visit.reject_reason = reason
