@@ -10,6 +10,8 @@ from balancesim.core.memory import speculates
 from balancesim.core.problem import Problem
 from balancesim.units import BoolArray, FloatArray, IntArray
 
+_NOTHING = 1e-9  #: shares below it are rounding
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
@@ -25,7 +27,7 @@ def room(problem: Problem, steered: tuple[int, ...]) -> Room:
     others = tuple(replace(lane, members=()) for lane in problem.lanes if lane.lane_id not in steered)
     gpu = 1.0 - math.fsum(lane.gpu_share for lane in others)
     memory = 1.0 - math.fsum(lane.memory_share for lane in others)
-    return Room(others, max(0.0, gpu), max(0.0, memory))
+    return Room(others, gpu if gpu > _NOTHING else 0.0, memory if memory > _NOTHING else 0.0)
 
 
 def free_for(problem: Problem, lanes: tuple[Lane, ...]) -> float:
@@ -79,6 +81,7 @@ def pair_grid(
 
     A lane's memory is its share, and never more than residents of the other lanes leave.
     """
+    gpu, memory = (_snapped(gpu[0]), _snapped(gpu[1])), (_snapped(memory[0]), _snapped(memory[1]))
     free = free_for(problem, lanes)
     limits = [
         np.minimum(share * free, free - problem.held_elsewhere_bytes(lane.lane_id))
@@ -88,6 +91,11 @@ def pair_grid(
     order = np.empty(distance.size, dtype=np.int64)
     order[np.argsort(np.round(distance, 9).ravel(), kind="stable")] = np.arange(distance.size)
     return PairGrid(gpu, memory, (limits[0], limits[1]), order.reshape(distance.shape))
+
+
+def _snapped(shares: FloatArray) -> FloatArray:
+    """Return shares with those that rounding alone keeps from 0 set to 0: no window is that short."""
+    return np.where(shares < _NOTHING, 0.0, shares)
 
 
 def divided(problem: Problem, lanes: tuple[Lane, Lane], gpu: FloatArray, memory: FloatArray) -> PairGrid:

@@ -26,7 +26,8 @@ class Source:
         """Let requests arrive one after the other; ``progress`` gets the time and the count now and then."""
         env = self._env
         for request in requests:
-            yield env.timeout(max(0.0, request.arrival_s - env.now))
+            if request.arrival_s > env.now:  # all who come at one instant are there before any epoch of that instant
+                yield env.timeout(request.arrival_s - env.now)
             self.generated += 1
             user = request.user_id
             visit = Visit(request, self._cell_of[user], self._server_of[user])
