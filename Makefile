@@ -6,12 +6,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NAME ?= dense_urban
-PAPER ?= balance
+PAPER ?= pipeline
 WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup scenario compare reproduce validate bench bench-solver test lint theory coverage lock clean
+.PHONY: help setup scenario compare reproduce bench bench-pipeline test lint theory coverage lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -36,17 +36,14 @@ scenario: $(STAMP) ## run a scenario under its policies and compare them: make s
 compare: $(STAMP) ## print the comparison of results that are there: make compare NAME=dense_urban
 	@$(BIN)/balancesim compare results/$(NAME) $(ARGS)
 
-reproduce: $(STAMP) ## rerun a paper's evaluation, its values beside ours: make reproduce PAPER=balance
+reproduce: $(STAMP) ## rerun a paper's evaluation, its values beside ours: make reproduce PAPER=pipeline
 	@$(BIN)/python -m analysis.reproduce.$(PAPER) $(ARGS)
-
-validate: $(STAMP) ## compare cost laws with measurements on real GPUs
-	@$(BIN)/python -m analysis.validation $(ARGS)
 
 bench: $(STAMP) ## measure the speed and memory of the simulator
 	@$(BIN)/python -m benchmarks.bench_simulate $(ARGS)
 
-bench-solver: $(STAMP) ## measure the speed and quality of the decision algorithms
-	@$(BIN)/python -m benchmarks.bench_solver $(ARGS)
+bench-pipeline: $(STAMP) ## measure the speed and gaps of the two-node pipeline's optimisers
+	@$(BIN)/python -m benchmarks.bench_pipeline $(ARGS)
 
 test: lint ## lint, types and the fast tests
 	@$(BIN)/python -m pytest -q -n 2 -m "not slow" $(ARGS)

@@ -118,25 +118,34 @@ def _served(comparison: Comparison, console: Console) -> None:
     _print(console, "Served in time, % of the offered requests", table)
 
 
-def _sections(comparison: Comparison) -> list[tuple[str, list[_Column]]]:
+def _outcomes(comparison: Comparison) -> list[_Column]:
+    """Return the columns of outcomes, and of the reasons for rejection that occurred."""
     reasons = [f"rejected_{reason.value}_share" for reason in RejectReason]
     seen = [reason for reason in reasons if comparison.runs[reason].max() > 0]
+    outcomes = [_Column(outcome.value, f"{outcome.value}_share", percent) for outcome in Outcome]
+    return outcomes + [
+        _Column("by " + name.removeprefix("rejected_").removesuffix("_share"), name, percent) for name in seen
+    ]
+
+
+def _targets(comparison: Comparison) -> list[_Column]:
+    """Return the columns of the service levels that the scenario asks for."""
+    return [
+        _Column(f"{name} target %", f"{name.lower()}_attainment", percent)
+        for name in ("TTFT", "TPOT")
+        if f"{name.lower()}_attainment" in comparison.units
+    ]
+
+
+def _sections(comparison: Comparison) -> list[tuple[str, list[_Column]]]:
     delays = [
         _Column(name if name != "p50" else f"{short} p50", f"{metric}_{name}", form)
         for short, metric, form in _DELAYS
         for name in ("p50", "p95", "p99")
     ]
-    targets = [
-        _Column(f"{name} target %", f"{name.lower()}_attainment", percent)
-        for name in ("TTFT", "TPOT")
-        if f"{name.lower()}_attainment" in comparison.units
-    ]
+    targets = _targets(comparison)
     return [
-        (
-            "What became of them, % of the offered requests; rejections by reason",
-            [_Column(outcome.value, f"{outcome.value}_share", percent) for outcome in Outcome]
-            + [_Column("by " + name.removeprefix("rejected_").removesuffix("_share"), name, percent) for name in seen],
-        ),
+        ("What became of them, % of the offered requests; rejections by reason", _outcomes(comparison)),
         (
             "Rates per second in the window" + ("; service levels, % of offered" if targets else ""),
             [
