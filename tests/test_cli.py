@@ -336,7 +336,7 @@ def test_list_shows_a_broken_scenario_as_such(here, capsys) -> None:
     write(here / "scenarios", "a = ", "broken")
     assert run(["list", "scenarios"]) == 0
     out = capsys.readouterr().out
-    assert "broken  cannot be read: broken.toml: is not valid TOML" in out
+    assert "broken cannot be read: broken.toml: is not valid TOML" in " ".join(out.split())
     assert "tiny    Two cells, a few requests" in out
 
 

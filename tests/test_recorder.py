@@ -190,7 +190,8 @@ def test_tables_are_the_same_bytes_in_two_processes(tmp_path):
 
 
 KILLED = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background may have it ignored
 from pathlib import Path
 from balancesim import table_writer
 from balancesim.core.request import Outcome
