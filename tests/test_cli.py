@@ -335,9 +335,9 @@ def test_list_shows_a_broken_scenario_as_such(here, capsys) -> None:
     """One broken file does not hide the others."""
     write(here / "scenarios", "a = ", "broken")
     assert run(["list", "scenarios"]) == 0
-    out = capsys.readouterr().out
-    assert "broken cannot be read: broken.toml: is not valid TOML" in " ".join(out.split())
-    assert "tiny    Two cells, a few requests" in out
+    out = " ".join(capsys.readouterr().out.split())
+    assert "broken cannot be read: broken.toml: is not valid TOML" in out
+    assert "tiny Two cells, a few requests" in out
 
 
 def test_schema_is_json(capsys) -> None:
