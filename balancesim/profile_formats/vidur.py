@@ -79,11 +79,11 @@ def _attention(path: Path, shape: Shape, *, prefill: bool) -> "pd.DataFrame":
     frame = pd.read_csv(path)
     columns = ("batch_size", "prefill_chunk_size", "kv_cache_size", "is_prefill", "n_q_head", "n_kv_head")
     require_columns(path, frame.columns, columns)
-    frame = frame[
-        (frame["is_prefill"] == prefill)
-        & (frame["num_tensor_parallel_workers"] == shape.tensor_parallel)
-        & (frame["n_q_head"] == shape.llm.heads)
-        & (frame["n_kv_head"] == shape.llm.kv_heads)
-    ]
-    require_rows(path, len(frame), f"{shape.llm.heads} query and {shape.llm.kv_heads} KV heads")
-    return frame
+    frame = frame[(frame["is_prefill"] == prefill) & (frame["num_tensor_parallel_workers"] == shape.tensor_parallel)]
+    # Rows of the model itself, else of the one that the files measured (scale those with *RATIO).
+    rows = frame[:0]
+    for llm in (shape.llm, shape.measured):
+        if llm is not None and rows.empty:
+            rows = frame[(frame["n_q_head"] == llm.heads) & (frame["n_kv_head"] == llm.kv_heads)]
+    require_rows(path, len(rows), f"{shape.llm.heads} query and {shape.llm.kv_heads} KV heads")
+    return rows

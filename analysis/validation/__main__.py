@@ -1,0 +1,45 @@
+"""Run all checks: print the tables, write ``docs/validation.csv``."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.validation import argonne, specbench
+from analysis.validation.checks import COLUMNS, Check, markdown, write_csv
+
+OUT = Path(__file__).parents[2] / "docs" / "validation.csv"
+
+
+def run() -> tuple[list[Check], str]:
+    """Return all checks and the report."""
+    rows = argonne.rows()
+    checks = [*argonne.checks(rows), *specbench.checks()]
+    sections = (
+        ("Whole requests (Argonne LLM-Inference-Bench, vLLM, in = out)", argonne.report(rows)),
+        ("Speculative decoding (Spec-Bench; arXiv 2601.11580)", specbench.report()),
+        ("Checks", markdown(COLUMNS, (check.row() for check in checks))),
+    )
+    return checks, "\n\n".join(f"## {title}\n\n{text}" for title, text in sections) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print and write; with ``--strict`` return 1 when a limit is missed."""
+    parser = argparse.ArgumentParser(prog="python -m analysis.validation", description=__doc__)
+    parser.add_argument("--out", type=Path, default=OUT, help="CSV file to write")
+    parser.add_argument("--strict", action="store_true", help="fail when a limit is missed")
+    options = parser.parse_args(argv)
+    checks, text = run()
+    write_csv(checks, options.out)
+    missed = [check.name for check in checks if not check.ok]
+    sys.stdout.write(text)
+    sys.stdout.write(
+        f"\n{len(checks) - len(missed)} of {len(checks)} checks within their limit; table: {options.out}\n"
+    )
+    for name in missed:
+        sys.stdout.write(f"missed: {name}\n")
+    return 1 if missed and options.strict else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
