@@ -11,7 +11,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup scenario compare reproduce bench bench-pipeline bench-gap test lint theory coverage lock clean
+.PHONY: help setup scenario compare reproduce validate bench bench-pipeline bench-gap test lint theory coverage lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -38,6 +38,9 @@ compare: $(STAMP) ## print the comparison of results that are there: make compar
 
 reproduce: $(STAMP) ## rerun a paper's evaluation, its values beside ours: make reproduce PAPER=pipeline
 	@$(BIN)/python -m analysis.reproduce.$(PAPER) $(ARGS)
+
+validate: $(STAMP) ## compare the measured cost law with whole requests and speculation on real GPUs
+	@$(BIN)/python -m analysis.validation $(ARGS)
 
 bench: $(STAMP) ## measure the speed and memory of the simulator
 	@$(BIN)/python -m benchmarks.bench_simulate $(ARGS)
