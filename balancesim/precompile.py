@@ -1,6 +1,6 @@
 """Compile the decision kernels once: ``python -m balancesim.precompile``. `make` does so when it installs.
 
-The kernels of `core.solver_kernel` and `core.solver_continuous_kernel` are compiled at their first use, which takes
+The kernels `core.solver_*kernel` are compiled at their first use, which takes
 about twenty seconds, and kept on disk beside the code. A decision about one small problem of each kind does it.
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from balancesim.catalog import gpu, llm
 from balancesim.core.decision import SD_LANE, Lane
-from balancesim.core.lane_models import ContinuousLanes, StaticLanes
+from balancesim.core.lane_models import ContinuousLanes, PerUserLanes, StaticLanes
 from balancesim.core.problem import Candidates, Problem, Residents
 from balancesim.core.request import Mode
 from balancesim.core.server import ServerSpec
@@ -62,7 +62,8 @@ def continuous_problem() -> Problem:
 
 def main() -> None:
     """Take one decision of each kind."""
-    for problem in (small_problem(), continuous_problem(), replace(small_problem(), lane_model=ContinuousLanes())):
+    empty = [replace(small_problem(), lane_model=lanes) for lanes in (StaticLanes(), PerUserLanes(), ContinuousLanes())]
+    for problem in (*empty, continuous_problem()):
         Balance().decide(problem)
 
 

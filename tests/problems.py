@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from balancesim.core.decision import Lane
 from balancesim.core.gpu import GpuSpec
-from balancesim.core.lane_models import ContinuousLanes, StaticLanes
+from balancesim.core.lane_models import ContinuousLanes, PerUserLanes, StaticLanes
 from balancesim.core.llm import LlmSpec
 from balancesim.core.memory import request_kv_bytes
 from balancesim.core.problem import Candidates, Problem, Residents
@@ -152,6 +152,8 @@ def problems(draw, max_count=8, *, continuous=None):
         slack=draw(st.sampled_from([(0.05, 0.5), (0.2, 3.0), (-1.0, 1.0)])),
         lengths=draw(st.sampled_from([(1, 1), (1, 20), (1, 200)])),
     )
+    if not kind and draw(st.booleans()):
+        problem = replace(problem, lane_model=PerUserLanes())
     users = problem.candidates
     changes = {}
     if draw(st.booleans()):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from balancesim.core.decision import Lane
-from balancesim.core.lane_models import LANE_MODELS, ContinuousLanes, StaticLanes
+from balancesim.core.lane_models import LANE_MODELS, ContinuousLanes, PerUserLanes, StaticLanes
 from balancesim.core.latency import decode_steps_s, prefill_s, rounds_s
 from balancesim.core.problem import Residents
 from balancesim.core.request import Mode
@@ -134,6 +134,14 @@ def test_rebuilt_cache_emits_no_token():
     assert problem.lane_model.predict(problem, lanes[0]).finish_s.tolist() == [33.0]
 
 
+def test_additive_batch():
+    """Alone they cost 4 + (1 + 5) + (1 + 6) = 17 and 2 + (1 + 3) = 6: 3 + 2·23 at half the GPU; memory is padded."""
+    users = make_candidates([4, 2], [3, 2], [50.0, 60.0], upload=[1.0, 3.0])
+    prediction = PerUserLanes().predict(make_problem(users, COUNTING), Lane(0, Mode.AD, 0.5, 1.0, (0, 1)))
+    assert prediction.finish_s.tolist() == [49.0, 49.0]
+    assert prediction.reserved_bytes == 2 * (4 + 3) * COUNTING.target.kv_bytes_per_token
+
+
 @pytest.mark.parametrize("lane_model", [model() for model in LANE_MODELS], ids=lambda model: model.name)
 class TestEveryLaneModel:
     def test_empty_lane_and_zero_share(self, lane_model):
@@ -157,7 +165,7 @@ class TestEveryLaneModel:
         lane = Lane(0, Mode.AD, 0.5, 0.5, tuple(problem.candidates.request_id.tolist()))
         alone = (
             0.0
-            if lane_model.name == "static"
+            if lane_model.name.startswith("static")
             else lane_model.predict(problem, replace(lane, members=())).reserved_bytes
         )
         whole = lane_model.predict(problem, lane).reserved_bytes

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from balancesim.core.brute_force import exhaustive
 from balancesim.core.feasibility import check_structure, is_feasible
-from balancesim.core.lane_models import ContinuousLanes, StaticLanes
+from balancesim.core.lane_models import LANE_MODELS, ContinuousLanes
 from balancesim.policies import POLICIES, AdOnly, Balance, Fcfs, SdOnly
 from tests.problems import make_candidates, make_problem, make_server, problems, random_problem
 
@@ -60,7 +60,7 @@ class TestEveryPolicy:
         assert policy.decide(problem) == first
         assert str(as_lists(problem)) == str(before)  # as text: NaN differs from itself
 
-    @pytest.mark.parametrize("lane_model", [StaticLanes(), ContinuousLanes()])
+    @pytest.mark.parametrize("lane_model", [model() for model in LANE_MODELS])
     def test_nobody_waits(self, policy, lane_model):
         """Without candidates and residents there are no lanes."""
         problem = make_problem(make_candidates([], [], []), lane_model=lane_model)
@@ -91,7 +91,7 @@ class TestFamily:
     @FEW
     @given(problem=problems(max_count=5, continuous=False))
     def test_single_modes_are_exact_for_static_batches(self, problem):
-        """AD only and SD only serve as many as the exhaustive search without the other mode."""
+        """With padded and with additive cost AD only and SD only serve as many as the exhaustive search without the other mode."""
         for policy, other in ((AdOnly(), "SD"), (SdOnly(), "AD")):
             assert served(policy, problem) == _best_single(problem, other)
 

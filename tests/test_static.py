@@ -5,6 +5,7 @@ import pytest
 from balancesim.acceptance import Expected
 from balancesim.core.decision import Lane
 from balancesim.core.latency import decode_steps_s, prefill_s, rounds_s
+from balancesim.core.padded import per_user_batch
 from balancesim.core.request import Mode, Request
 from balancesim.core.slicing import Slicing
 from balancesim.core.speculation import planned_rounds
@@ -14,12 +15,12 @@ from tests.test_continuous import World, make_spec
 
 
 class StaticWorld(World):
-    def __init__(self, spec, slicing, acceptance=None):
+    def __init__(self, spec, slicing, acceptance=None, **options):
         super().__init__(spec, slicing)
         host = self.discipline._host
         if acceptance is not None:
             host = type(host)(**{**vars(host), "acceptance": acceptance})
-        self.discipline = StaticDiscipline(host)
+        self.discipline = StaticDiscipline(host, **options)
 
     def admit_all(self, lane, requests, load_s=0.0):
         visits = []
@@ -62,6 +63,17 @@ def test_a_padded_batch_takes_its_formula():
     assert [visit.tokens_out for visit in world.done] == [30, 80]
     assert world.memory.held_bytes == 0.0
     assert world.discipline.ready()
+
+
+def test_a_batch_with_additive_cost_takes_the_sum_of_its_members():
+    """With the cost form ``per_user`` both answers leave when the GPU has worked for each of them alone."""
+    spec = make_spec()
+    world = StaticWorld(spec, Slicing(0.05), cost=per_user_batch)
+    world.gpu.set_shares({0: 1.0})
+    world.admit_all(Lane(0, Mode.AD, 1.0, 1.0), REQUESTS)
+    world.env.run()
+    expected = padded_ad_s(spec, 1.0, 100.0, 30) + padded_ad_s(spec, 1.0, 60.0, 80)
+    assert [visit.server_last_token_s for visit in world.done] == [pytest.approx(expected, rel=1e-12)] * 2
 
 
 def test_expected_acceptance_takes_the_planned_rounds():

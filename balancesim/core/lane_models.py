@@ -1,5 +1,6 @@
 """What a lane is expected to do, for each service discipline (model.md §5, §6, §10)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,8 +9,10 @@ import numpy as np
 from balancesim.core.aligned import AlignedLane, binding, candidate_rows, joined, resident_rows
 from balancesim.core.decision import Lane
 from balancesim.core.memory import padded_kv_bytes, request_kv_bytes, speculates
-from balancesim.core.padded import BatchShape, padded_cost
+from balancesim.core.padded import BatchCost, Members, padded_batch, per_user_batch
 from balancesim.core.problem import Candidates, LaneModel, LanePrediction, Problem, SubProblem
+from balancesim.core.request import Mode
+from balancesim.core.server import ServerSpec
 from balancesim.core.speculation import planned_rounds
 from balancesim.units import FloatArray, IntArray
 
@@ -47,6 +50,33 @@ def _at_share(work_s: FloatArray, gpu_share: float) -> FloatArray:
     return work_s / gpu_share if gpu_share > 0 else np.where(work_s > 0, np.inf, 0.0)
 
 
+#: The GPU time of one batch from its members: `padded_batch` or `per_user_batch`.
+CostForm = Callable[[ServerSpec, Mode, int, Members], BatchCost]
+
+
+def _batch_prediction(problem: Problem, lane: Lane, cost: CostForm) -> LanePrediction:
+    members = members_of(problem, lane)
+    if len(members) == 0:
+        return LanePrediction(members.request_id, np.empty(0), np.empty(0), 0.0)
+    gamma = lane.draft_length
+    rounds = planned_rounds(
+        members.output_tokens, members.acceptance_rate, gamma if speculates(lane.mode, gamma) else 0
+    )
+    columns = Members(members.prompt_tokens, members.output_tokens, np.asarray(rounds, dtype=np.int64))
+    work_s = cost(problem.server, lane.mode, gamma, columns).total_s
+    start_s = max(float(members.upload_s.max()), load_s(problem, lane))
+    finish_s = start_s + _at_share(np.full(len(members), work_s), lane.gpu_share)
+    return LanePrediction(members.request_id, finish_s, members.slack_s, _padded_bytes(problem, lane))
+
+
+def _padded_bytes(problem: Problem, lane: Lane) -> float:
+    members = members_of(problem, lane)
+    if len(members) == 0:
+        return 0.0
+    tokens = float(members.prompt_tokens.max() + members.output_tokens.max())
+    return len(members) * float(padded_kv_bytes(problem.server, lane.mode, lane.draft_length, tokens))
+
+
 @dataclass(frozen=True, slots=True)
 class StaticLanes:
     """Padded batches: a lane starts when all its prompts are in, and all its answers leave together [P1]."""
@@ -60,32 +90,41 @@ class StaticLanes:
         cost (`core.padded`) of S = max s, N = max n, I = max planned rounds; the memory is M^A or M^S. A static server
         decides when it is empty, so there are no residents. A share of 0 never finishes; an empty lane is done at once.
         """
-        members = members_of(problem, lane)
-        if len(members) == 0:
-            return LanePrediction(members.request_id, np.empty(0), np.empty(0), 0.0)
-        server, gamma = problem.server, lane.draft_length
-        prompt, output = int(members.prompt_tokens.max()), int(members.output_tokens.max())
-        rounds = 0
-        if speculates(lane.mode, gamma):
-            rounds = int(np.max(planned_rounds(members.output_tokens, members.acceptance_rate, gamma)))
-        cost = padded_cost(server, lane.mode, gamma, BatchShape(len(members), prompt, output, rounds))
-        start_s = max(float(members.upload_s.max()), load_s(problem, lane))
-        finish_s = start_s + _at_share(np.full(len(members), cost.total_s), lane.gpu_share)
-        return LanePrediction(members.request_id, finish_s, members.slack_s, self.new_bytes(problem, lane))
+        return _batch_prediction(problem, lane, padded_batch)
 
     def new_bytes(self, problem: Problem, lane: Lane) -> float:
         """Return M^A or M^S: b sequences, each padded to the longest prompt and the longest answer."""
-        members = members_of(problem, lane)
-        if len(members) == 0:
-            return 0.0
-        tokens = float(members.prompt_tokens.max() + members.output_tokens.max())
-        return len(members) * float(padded_kv_bytes(problem.server, lane.mode, lane.draft_length, tokens))
+        return _padded_bytes(problem, lane)
 
     def sub_problem(self, problem: Problem, lane: Lane) -> SubProblem:
         """Return the exact sub-problem of a padded batch."""
         from balancesim.core.solver_static import PaddedSubProblem  # compiled: not needed where lanes are continuous
 
         return PaddedSubProblem.of(problem, lane, load_s(problem, lane))
+
+
+@dataclass(frozen=True, slots=True)
+class PerUserLanes:
+    """Batches whose GPU time is the sum of their members' own: the paper's additive reading of its cost [P1]."""
+
+    name: ClassVar[str] = "static_per_user"
+
+    def predict(self, problem: Problem, lane: Lane) -> LanePrediction:
+        """Return U + Σ_k C(1, s_k, n_k, I_k)/share for every member (model.md §5, cost form `per_user`).
+
+        All else is as in `StaticLanes`: the memory is padded, the answers leave together.
+        """
+        return _batch_prediction(problem, lane, per_user_batch)
+
+    def new_bytes(self, problem: Problem, lane: Lane) -> float:
+        """Return M^A or M^S: b sequences, each padded to the longest prompt and the longest answer."""
+        return _padded_bytes(problem, lane)
+
+    def sub_problem(self, problem: Problem, lane: Lane) -> SubProblem:
+        """Return the exact sub-problem of a batch with additive cost."""
+        from balancesim.core.solver_per_user import PerUserSubProblem
+
+        return PerUserSubProblem.of(problem, lane, load_s(problem, lane))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,4 +166,4 @@ class ContinuousLanes:
 
 
 #: The lane models, by discipline.
-LANE_MODELS: tuple[type[LaneModel], ...] = (StaticLanes, ContinuousLanes)
+LANE_MODELS: tuple[type[LaneModel], ...] = (StaticLanes, PerUserLanes, ContinuousLanes)

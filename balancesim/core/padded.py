@@ -34,8 +34,8 @@ class BatchShape:
 
 
 @dataclass(frozen=True, slots=True)
-class PaddedCost:
-    """GPU seconds of a padded batch at the whole GPU, by part; floats, or arrays of the shape's form."""
+class BatchCost:
+    """GPU seconds of a batch at the whole GPU, by part; floats, or arrays of the shape's form."""
 
     prefill_s: Numeric
     decode_s: Numeric
@@ -108,7 +108,7 @@ def step_table(server: ServerSpec, mode: Mode, draft_length: int) -> StepTable:
     return table
 
 
-def padded_cost(server: ServerSpec, mode: Mode, draft_length: int, shape: BatchShape) -> PaddedCost:
+def padded_cost(server: ServerSpec, mode: Mode, draft_length: int, shape: BatchShape) -> BatchCost:
     """Return C^A or C^S of padded batches with the whole GPU, in seconds and by part. Scalars in, scalars out."""
     table = step_table(server, mode, draft_length)
     drafting = table.draft_length > 0
@@ -116,12 +116,48 @@ def padded_cost(server: ServerSpec, mode: Mode, draft_length: int, shape: BatchS
     prefill = prefill_s(server, Mode.SD if drafting else Mode.AD, requests, requests * prompt, requests * prompt**2)
     sums = table.sums(shape)
     if not drafting:
-        return _floats(PaddedCost(prefill, sums[0], 0.0 * sums[0], 0.0 * sums[0]))
+        return _floats(BatchCost(prefill, sums[0], 0.0 * sums[0], 0.0 * sums[0]))
     share = np.asarray(shape.rounds) / np.maximum(np.asarray(shape.output_tokens) - 1, 1)
-    return _floats(PaddedCost(prefill, 0.0 * sums[0], share * sums[0], share * sums[1]))
+    return _floats(BatchCost(prefill, 0.0 * sums[0], share * sums[0], share * sums[1]))
 
 
-def _floats(cost: PaddedCost) -> PaddedCost:
+def _floats(cost: BatchCost) -> BatchCost:
     if np.ndim(cost.draft_s) or np.ndim(cost.prefill_s):
         return cost
-    return PaddedCost(*(float(part) for part in (cost.prefill_s, cost.decode_s, cost.draft_s, cost.verify_s)))
+    return BatchCost(*(float(part) for part in (cost.prefill_s, cost.decode_s, cost.draft_s, cost.verify_s)))
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The requests of one batch as columns, each with its own lengths; at least one."""
+
+    prompt_tokens: IntArray
+    output_tokens: IntArray
+    rounds: IntArray  #: only read when the lane speculates
+
+    def __len__(self) -> int:
+        return len(self.prompt_tokens)
+
+
+def padded_batch(server: ServerSpec, mode: Mode, draft_length: int, members: Members) -> BatchCost:
+    """Return C^A or C^S of one batch: every member padded to the longest prompt, the longest answer, the most
+    rounds."""
+    columns = (members.prompt_tokens, members.output_tokens, members.rounds)
+    prompt, output, rounds = (int(column.max()) for column in columns)
+    return padded_cost(server, mode, draft_length, BatchShape(len(members), prompt, output, rounds))
+
+
+def per_user_costs(server: ServerSpec, mode: Mode, draft_length: int, members: Members) -> BatchCost:
+    """Return every member's own contribution C(1, s_k, n_k, I_k) to the cost form ``per_user``, as arrays."""
+    shape = BatchShape(np.ones(len(members), np.int64), members.prompt_tokens, members.output_tokens, members.rounds)
+    return padded_cost(server, mode, draft_length, shape)
+
+
+def per_user_batch(server: ServerSpec, mode: Mode, draft_length: int, members: Members) -> BatchCost:
+    """Return Σ_k C(1, s_k, n_k, I_k): the batch costs what its members cost one by one (model.md §5, `per_user`).
+
+    The work of an unpadded batch under laws proportional to FLOPs; a law with a fixed part per pass charges it to every
+    member, as if they ran one after another [A].
+    """
+    own = per_user_costs(server, mode, draft_length, members)
+    return BatchCost(*(float(np.sum(part)) for part in (own.prefill_s, own.decode_s, own.draft_s, own.verify_s)))

@@ -4,7 +4,6 @@ Read it from `EdgeServer.arrive` downwards; the order is that of model.md §1 an
 """
 
 import math
-from collections.abc import Callable
 from time import perf_counter
 
 import simpy
@@ -15,21 +14,14 @@ from balancesim.core.memory import request_kv_bytes, speculates
 from balancesim.core.problem import Problem
 from balancesim.core.request import Mode, Outcome, RejectReason
 from balancesim.processes.cell import Answers, Uploads
-from balancesim.processes.continuous import ContinuousDiscipline
-from balancesim.processes.discipline import Discipline, Host
+from balancesim.processes.discipline import Host
+from balancesim.processes.disciplines import DISCIPLINES
 from balancesim.processes.epoch_log import EpochLog
 from balancesim.processes.gpu import Gpu
 from balancesim.processes.kv_memory import KvMemory
 from balancesim.processes.setup import ServerSetup, Sinks
-from balancesim.processes.static import StaticDiscipline
 from balancesim.processes.visit import Visit
 from balancesim.processes.waiting_room import WaitingRoom
-
-#: Which process runs the lanes that a lane model predicts.
-DISCIPLINES: dict[str, Callable[[Host], Discipline]] = {
-    "static": StaticDiscipline,
-    "continuous": ContinuousDiscipline,
-}
 
 #: A policy that has left an idle server idle for so many epochs, with nothing to come, will not change its mind.
 _STUCK_EPOCHS = 1000

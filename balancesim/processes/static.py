@@ -12,8 +12,9 @@ import simpy
 
 from balancesim.columns import GpuRow
 from balancesim.core.decision import Lane
+from balancesim.core.lane_models import CostForm
 from balancesim.core.memory import padded_kv_bytes, speculates
-from balancesim.core.padded import BatchShape, PaddedCost, padded_cost
+from balancesim.core.padded import BatchCost, Members, padded_batch
 from balancesim.core.problem import Residents, no_residents
 from balancesim.processes.discipline import Host
 from balancesim.processes.visit import Visit
@@ -33,10 +34,11 @@ class _Batch:
 
 
 class StaticDiscipline:
-    """Runs the lanes of one decision at a time."""
+    """Runs the lanes of one decision at a time; ``cost`` is the GPU time of a batch."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, cost: CostForm = padded_batch) -> None:
         self._host = host
+        self._cost = cost
         self._batches: dict[int, _Batch] = {}
 
     def ready(self) -> bool:
@@ -111,21 +113,15 @@ class StaticDiscipline:
             return
         host, lane, members = self._host, batch.lane, batch.members
         batch.start_s = host.env.now
-        rounds = self._emit(batch)
-        shape = BatchShape(
-            len(members),
-            max(visit.request.prompt_tokens for visit in members),
-            max(visit.tokens_out for visit in members),
-            rounds,
-        )
-        cost = padded_cost(host.spec, lane.mode, lane.draft_length, shape)
+        shape = self._emit(batch)
+        cost = self._cost(host.spec, lane.mode, lane.draft_length, shape)
         for visit in members:
             visit.prefill_start_s = host.env.now
         host.gpu.run(lane.lane_id, float(cost.prefill_s), lambda: self._prefilled(batch, cost, shape))
 
-    def _emit(self, batch: _Batch) -> int:
-        """Settle how many tokens and rounds each member takes; return the batch's rounds (steps for AD)."""
-        lane, most = batch.lane, 0
+    def _emit(self, batch: _Batch) -> Members:
+        """Settle how many tokens and rounds (steps for AD) each member takes; return the batch as it will run."""
+        lane, taken = batch.lane, []
         for visit in batch.members:
             wanted = visit.request.output_tokens
             visit.tokens_out = min(wanted, batch.output_bound)
@@ -135,30 +131,32 @@ class StaticDiscipline:
                 emitted = np.cumsum(self._host.acceptance.rounds(visit.request, lane.draft_length, self._host.luck))
                 steps = int(np.searchsorted(emitted, visit.tokens_out - 1)) + 1 if visit.tokens_out > 1 else 0
                 visit.draft_rounds = steps
-            most = max(most, steps)
-        batch.tokens = sum(visit.tokens_out for visit in batch.members)
-        return most
+            taken.append(steps)
+        prompts = [visit.request.prompt_tokens for visit in batch.members]
+        outputs = [visit.tokens_out for visit in batch.members]
+        batch.tokens = sum(outputs)
+        return Members(np.array(prompts), np.array(outputs), np.array(taken))
 
-    def _prefilled(self, batch: _Batch, cost: PaddedCost, shape: BatchShape) -> None:
+    def _prefilled(self, batch: _Batch, cost: BatchCost, shape: Members) -> None:
         host = self._host
         for visit in batch.members:
             visit.server_first_token_s = host.env.now
-        self._span(batch, PaddedCost(cost.prefill_s, 0.0, 0.0, 0.0), 0, len(batch.members))
+        self._span(batch, BatchCost(cost.prefill_s, 0.0, 0.0, 0.0), 0, len(batch.members))
         rest_s = float(cost.decode_s + cost.draft_s + cost.verify_s)
         batch.start_s = host.env.now
-        if int(shape.output_tokens) == 1:
+        if int(shape.output_tokens.max()) == 1:
             self._done(batch)
             return
-        steps = int(shape.rounds)
+        steps = int(shape.rounds.max())
 
         def decoded() -> None:
             tokens = batch.tokens - len(batch.members)
-            self._span(batch, PaddedCost(0.0, cost.decode_s, cost.draft_s, cost.verify_s), steps, tokens)
+            self._span(batch, BatchCost(0.0, cost.decode_s, cost.draft_s, cost.verify_s), steps, tokens)
             self._done(batch)
 
         host.gpu.run(batch.lane.lane_id, rest_s, decoded)
 
-    def _span(self, batch: _Batch, cost: PaddedCost, steps: int, tokens: int) -> None:
+    def _span(self, batch: _Batch, cost: BatchCost, steps: int, tokens: int) -> None:
         host, lane = self._host, batch.lane
         host.span(
             GpuRow(
