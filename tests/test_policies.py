@@ -91,7 +91,7 @@ class TestFamily:
     @FEW
     @given(problem=problems(max_count=5, continuous=False))
     def test_single_modes_are_exact_for_static_batches(self, problem):
-        """With padded and with additive cost AD only and SD only serve as many as the exhaustive search without the other mode."""
+        """With padded or additive cost AD only and SD only serve as many as the exhaustive search of one mode."""
         for policy, other in ((AdOnly(), "SD"), (SdOnly(), "AD")):
             assert served(policy, problem) == _best_single(problem, other)
 

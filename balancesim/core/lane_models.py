@@ -82,6 +82,7 @@ class StaticLanes:
     """Padded batches: a lane starts when all its prompts are in, and all its answers leave together [P1]."""
 
     name: ClassVar[str] = "static"
+    runs_to_end: ClassVar[bool] = True
 
     def predict(self, problem: Problem, lane: Lane) -> LanePrediction:
         """Return U + C/share for every member (model.md §5).
@@ -108,6 +109,7 @@ class PerUserLanes:
     """Batches whose GPU time is the sum of their members' own: the paper's additive reading of its cost [P1]."""
 
     name: ClassVar[str] = "static_per_user"
+    runs_to_end: ClassVar[bool] = True
 
     def predict(self, problem: Problem, lane: Lane) -> LanePrediction:
         """Return U + Σ_k C(1, s_k, n_k, I_k)/share for every member (model.md §5, cost form `per_user`).
@@ -132,6 +134,7 @@ class ContinuousLanes:
     """Continuous batching: members join at step boundaries, prefill first, and leave when they are done."""
 
     name: ClassVar[str] = "continuous"
+    runs_to_end: ClassVar[bool] = False
 
     def predict(self, problem: Problem, lane: Lane) -> LanePrediction:
         """Return start_k + w_k/share for new members and the lane's residents.

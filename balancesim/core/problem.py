@@ -133,6 +133,7 @@ class LaneModel(Protocol):
     """How a discipline turns a lane into completion times and memory (model.md §5, §6): static, continuous, ..."""
 
     name: ClassVar[str]
+    runs_to_end: ClassVar[bool]  #: a decision is frozen until all its lanes are done
 
     def predict(self, problem: "Problem", lane: Lane) -> LanePrediction:
         """Return the prediction for one lane of a decision."""

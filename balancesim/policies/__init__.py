@@ -7,6 +7,7 @@ from balancesim.core.decision import Decision
 from balancesim.core.problem import Problem
 from balancesim.policies.ad_only import AdOnly
 from balancesim.policies.balance import Balance
+from balancesim.policies.balance_rate import BalanceRate
 from balancesim.policies.fcfs import Fcfs
 from balancesim.policies.sd_only import SdOnly
 
@@ -22,6 +23,6 @@ class Policy(Protocol):
 
 
 #: All policies, as `balancesim list policies` shows them.
-POLICIES: tuple[type[Policy], ...] = (Balance, AdOnly, SdOnly, Fcfs)
+POLICIES: tuple[type[Policy], ...] = (Balance, BalanceRate, AdOnly, SdOnly, Fcfs)
 
-__all__ = ["POLICIES", "AdOnly", "Balance", "Fcfs", "Policy", "SdOnly"]
+__all__ = ["POLICIES", "AdOnly", "Balance", "BalanceRate", "Fcfs", "Policy", "SdOnly"]
