@@ -6,10 +6,13 @@ from typing import ClassVar, Protocol
 from balancesim.core.decision import Decision
 from balancesim.core.problem import Problem
 from balancesim.policies.ad_only import AdOnly
+from balancesim.policies.ad_two_batches import AdTwoBatches
 from balancesim.policies.balance import Balance
 from balancesim.policies.balance_rate import BalanceRate
+from balancesim.policies.best_single_mode import BestSingleMode
 from balancesim.policies.fcfs import Fcfs
 from balancesim.policies.sd_only import SdOnly
+from balancesim.policies.sd_two_batches import SdTwoBatches
 
 
 class Policy(Protocol):
@@ -23,6 +26,26 @@ class Policy(Protocol):
 
 
 #: All policies, as `balancesim list policies` shows them.
-POLICIES: tuple[type[Policy], ...] = (Balance, BalanceRate, AdOnly, SdOnly, Fcfs)
+POLICIES: tuple[type[Policy], ...] = (
+    Balance,
+    BalanceRate,
+    AdOnly,
+    SdOnly,
+    BestSingleMode,
+    AdTwoBatches,
+    SdTwoBatches,
+    Fcfs,
+)
 
-__all__ = ["POLICIES", "AdOnly", "Balance", "BalanceRate", "Fcfs", "Policy", "SdOnly"]
+__all__ = [
+    "POLICIES",
+    "AdOnly",
+    "AdTwoBatches",
+    "Balance",
+    "BalanceRate",
+    "BestSingleMode",
+    "Fcfs",
+    "Policy",
+    "SdOnly",
+    "SdTwoBatches",
+]

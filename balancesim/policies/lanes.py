@@ -11,6 +11,11 @@ def check_draft_length(draft_length: int | None) -> None:
         raise ValueError(f"draft_length must be at least 0, got {draft_length}; leave it out to use the server's")
 
 
+def lane_number(mode: Mode, nth: int) -> int:
+    """Return the number of the n-th lane of a mode, from 0: AD lanes are even, SD lanes odd."""
+    return 2 * nth + (AD_LANE if mode is Mode.AD else SD_LANE)
+
+
 def ad_lane(lane_id: int = AD_LANE) -> Lane:
     """Return an AD lane without members and shares."""
     return Lane(lane_id, Mode.AD, 0.0, 0.0)
