@@ -10,9 +10,12 @@ from balancesim.policies.ad_two_batches import AdTwoBatches
 from balancesim.policies.balance import Balance
 from balancesim.policies.balance_rate import BalanceRate
 from balancesim.policies.best_single_mode import BestSingleMode
+from balancesim.policies.edf import Edf
 from balancesim.policies.fcfs import Fcfs
+from balancesim.policies.random_split import RandomSplit
 from balancesim.policies.sd_only import SdOnly
 from balancesim.policies.sd_two_batches import SdTwoBatches
+from balancesim.policies.static_split import StaticSplit
 
 
 class Policy(Protocol):
@@ -34,6 +37,9 @@ POLICIES: tuple[type[Policy], ...] = (
     BestSingleMode,
     AdTwoBatches,
     SdTwoBatches,
+    RandomSplit,
+    StaticSplit,
+    Edf,
     Fcfs,
 )
 
@@ -44,8 +50,11 @@ __all__ = [
     "Balance",
     "BalanceRate",
     "BestSingleMode",
+    "Edf",
     "Fcfs",
     "Policy",
+    "RandomSplit",
     "SdOnly",
     "SdTwoBatches",
+    "StaticSplit",
 ]
