@@ -11,7 +11,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup scenario compare reproduce validate bench bench-pipeline bench-gap test lint theory coverage lock clean
+.PHONY: help setup scenario compare reproduce regime-map validate bench bench-pipeline bench-gap test lint theory coverage lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -36,8 +36,11 @@ scenario: $(STAMP) ## run a scenario under its policies and compare them: make s
 compare: $(STAMP) ## print the comparison of results that are there: make compare NAME=dense_urban
 	@$(BIN)/balancesim compare results/$(NAME) $(ARGS)
 
-reproduce: $(STAMP) ## rerun a paper's evaluation, its values beside ours: make reproduce PAPER=pipeline
+reproduce: $(STAMP) ## rerun a paper's evaluation, its values beside ours: make reproduce PAPER=balance or PAPER=pipeline
 	@$(BIN)/python -m analysis.reproduce.$(PAPER) $(ARGS)
+
+regime-map: $(STAMP) ## map when a hybrid of AD and SD pays: deadlines, memory, spread of lengths, cost law
+	@$(BIN)/python -m analysis.regime_map $(ARGS)
 
 validate: $(STAMP) ## compare the measured cost law with whole requests and speculation on real GPUs
 	@$(BIN)/python -m analysis.validation $(ARGS)

@@ -1,0 +1,154 @@
+"""Text of the reproduction of Qu et al. (arXiv 2608.05926 v2): docs/reproduction/balance.md."""
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.reproduce.balance_claims import (
+    CLAIMS,
+    FITTED,
+    POINTS,
+    RELATIVE,
+    SINGLE_LATENCY_PERCENT,
+    SINGLE_MEMORY_PERCENT,
+    Claim,
+    compared,
+    gain,
+    in_reading,
+    residuals,
+    shares,
+)
+from analysis.reproduce.balance_single import SingleRequest
+from analysis.reproduce.balance_study import LAWS
+from analysis.reproduce.balance_sweeps import AXES, POLICIES, law_suffix
+from analysis.reproduce.pipeline_report import verdict
+
+Cells = Iterable[Sequence[str]]
+
+
+def markdown(head: Sequence[str], rows: Cells) -> str:
+    """Return a Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def _with_interval(ours: float, low: float, high: float) -> str:
+    return f"{ours:.1f}" if math.isnan(low) else f"{ours:.1f} ({low:.1f} … {high:.1f})"
+
+
+def judged(paper: float, numbers: tuple[float, float, float]) -> str:
+    """Return the verdict on one statement; a loss is judged as a gain of the other sign."""
+    ours, low, high = numbers
+    return verdict(paper, ours, low, high) if paper >= 0 else verdict(-paper, -ours, -high, -low)
+
+
+def claims_table(runs: pd.DataFrame, claims: Iterable[Claim], reading: str) -> str:
+    """Return the paper's statements beside ours, both readings of "%"; the verdict is on the fit's reading."""
+    head = ["figure", "x", "BALANCE", "paper, %", "ours, relative %", "ours, points", "difference", "verdict"]
+    rows = []
+    for claim in claims:
+        found = list(compared(runs, claim))
+        what = "serves, % of K" if claim.baseline is None else f"over `{claim.baseline}`"
+        if claim.scheme != "balance":
+            what = f"{claim.scheme}: loss"
+        chosen = in_reading(runs, claim, reading)
+        numbers = [_with_interval(*row[4:]) for row in found]
+        cells = ["", *numbers] if len(found) == 1 else numbers
+        difference = f"{chosen[4] - claim.paper_percent:+.1f}"
+        name = judged(claim.paper_percent, chosen[4:])
+        rows.append([found[0][0], found[0][1], what, f"{claim.paper_percent:.1f}", *cells, difference, name])
+    return markdown(head, rows)
+
+
+def tally(runs: pd.DataFrame, claims: Iterable[Claim], reading: str) -> str:
+    """Return how many statements are met, right in sign only, and not met."""
+    counts: dict[str, int] = {}
+    for claim in claims:
+        name = judged(claim.paper_percent, in_reading(runs, claim, reading)[4:])
+        counts[name] = counts.get(name, 0) + 1
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+
+
+def root_mean_square(runs: pd.DataFrame, claims: Iterable[Claim], reading: str) -> float:
+    """Return the root mean square residual of the statements in percentage points."""
+    return math.sqrt(float((residuals(runs, claims, reading) ** 2).mean()))
+
+
+def rivals_table(runs: pd.DataFrame, reading: str) -> str:
+    """Return BALANCE's gain over every rival for each axis and cost law: what the mix of modes is worth."""
+    rivals = [name for name in POLICIES if name != "balance"]
+    rows = []
+    for law in LAWS:
+        for axis in AXES:
+            figure = axis + law_suffix(law)
+            ours = shares(runs, Claim(figure, None, math.nan), "balance")
+            cells = [law, axis, f"{100 * float(ours.mean()):.1f}"]
+            for name in rivals:
+                readings = gain(ours, shares(runs, Claim(figure, None, math.nan), name))
+                cells.append(_plus_minus(readings[1] if reading == POINTS else readings[0]))
+            rows.append(cells)
+    return markdown(["law", "axis", "BALANCE serves, %", *(f"`{name}`" for name in rivals)], rows)
+
+
+def _plus_minus(numbers: tuple[float, float, float]) -> str:
+    mean, low, _ = numbers
+    return f"{mean:+.1f}" if math.isnan(low) else f"{mean:+.1f} ± {mean - low:.1f}"
+
+
+def single_table(singles: dict[str, SingleRequest]) -> str:
+    """Return the single request under every cost law."""
+    rows = [["paper", f"{SINGLE_LATENCY_PERCENT:.1f}", f"{SINGLE_MEMORY_PERCENT:.1f}", "", ""]]
+    for law, single in singles.items():
+        percents = f"{single.latency_percent:.1f}", f"{single.memory_percent:.1f}"
+        rows.append([law, *percents, f"{single.ad_s:.3f}", f"{single.sd_s:.3f}"])
+    return markdown(["law", "SD's latency, %", "SD's memory, %", "AD, s", "SD, s"], rows)
+
+
+def forms_table(fits: Sequence[dict[str, Any]]) -> str:
+    """Return the scores of every cost form and reading, best first."""
+    rows = [[fit["cost_form"], fit["reading"], f"{fit['score_points']:.1f}", str(fit["evaluations"])] for fit in fits]
+    return markdown(["cost form", 'reading of "%"', "root mean square residual, points", "points tried"], rows)
+
+
+def constants_table(stored: dict[str, Any]) -> str:
+    """Return the constants of every fit and their ranges."""
+    fits, rows = stored["fits"], []
+    for name, (low, high) in stored["ranges"].items():
+        cells = []
+        for fit in fits:
+            value = fit["values"][name]
+            edge = value < low * 1.01 or value > high * 0.99
+            cells.append(f"{value:.3g}{' (edge)' if edge else ''}")
+        rows.append([name, f"{low:.3g} … {high:.3g}", *cells])
+    return markdown(["constant", "range", *(f"{fit['cost_form']}, {fit['reading']}" for fit in fits)], rows)
+
+
+def report(runs: pd.DataFrame, stored: dict[str, Any], singles: dict[str, SingleRequest], names: list[str]) -> str:
+    """Return docs/reproduction/balance.md."""
+    fit = stored["fits"][0]
+    reading = fit["reading"]
+    other = POINTS if reading == RELATIVE else RELATIVE
+    fitted = set(FITTED)
+    checks = [claim for claim in CLAIMS if claim not in fitted]
+    template = (Path(__file__).parent / "balance_text.txt").read_text()
+    return template.format(
+        seeds=runs["replication"].nunique(),
+        reading=reading,
+        other=other,
+        cost_form=fit["cost_form"],
+        fitted=claims_table(runs, FITTED, reading),
+        checks=claims_table(runs, checks, reading),
+        tally=tally(runs, CLAIMS, reading),
+        fitted_rms=f"{root_mean_square(runs, FITTED, reading):.1f}",
+        check_median=f"{float(residuals(runs, checks, reading).abs().median()):.1f}",
+        other_rms=f"{root_mean_square(runs, FITTED, other):.1f}",
+        forms=forms_table(stored["fits"]),
+        constants=constants_table(stored),
+        single=single_table(singles),
+        rivals=rivals_table(runs, reading),
+        fit_seeds=stored["seeds"],
+        figures="\n".join(f"![{name.removesuffix('.png').replace('_', ' ')}]({name})\n" for name in names),
+    )
