@@ -67,7 +67,7 @@ class RunSummary:
     events: int  #: events processed by the simulation's kernel
     offered: int  #: requests that the source made, counted by the source itself
     end_s: float  #: simulated time at the end
-    servers: int  #: edge servers of the world, idle ones included
+    servers: int  #: GPUs of the world, idle ones included: edge servers, and the MBS behind those that draft
     decisions: int = 0  #: calls of the policy
     decision_wall_s: float = 0.0  #: wall-clock time inside the policy, all calls
     decision_wall_max_s: float = 0.0  #: wall-clock time of the slowest call

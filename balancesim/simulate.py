@@ -17,7 +17,7 @@ from balancesim.processes.server import EdgeServer
 from balancesim.processes.setup import Sinks
 from balancesim.processes.source import Source
 from balancesim.processes.visit import Visit
-from balancesim.processes.world import build_cells, server_setup
+from balancesim.processes.world import World, build_cells, server_setups
 from balancesim.recorder import Recorder, RowSink
 from balancesim.scenario.settings import Scenario
 from balancesim.streams import Streams
@@ -52,12 +52,11 @@ def run_world(
         outcomes[row.outcome] = outcomes.get(row.outcome, 0) + 1
         sink.request(row)
 
-    cells = build_cells(env, scenario, topology, streams)
+    world = World(env, scenario, topology, streams)
+    cells = build_cells(world)
     sinks = Sinks(finished, sink.epoch, sink.gpu)
-    servers = [
-        EdgeServer(env, server_setup(scenario, policy_label, server_id, streams, cells), sinks)
-        for server_id in range(len(scenario.servers))
-    ]
+    setups = server_setups(world, policy_label, cells)
+    servers = [EdgeServer(env, setup, sinks) for setup in setups]
     source, tally = Source(env, topology, servers), Tally()
     env.process(source.run(scenario.workload.requests(streams, topology.user_ids, tally), progress))
     end_s = scenario.run.horizon_s + scenario.run.drain_s
@@ -71,7 +70,7 @@ def run_world(
         events=next(env._eid),  # SimPy numbers its events; there is no public counter
         offered=source.generated,
         end_s=env.now,
-        servers=len(servers),
+        servers=len(servers) + len({id(setup.site.mbs) for setup in setups if setup.site is not None}),
         decisions=sum(server.decisions for server in servers),
         decision_wall_s=sum(server.decision_wall_s for server in servers),
         decision_wall_max_s=max(server.decision_wall_max_s for server in servers),

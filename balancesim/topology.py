@@ -1,15 +1,18 @@
 """Cells, servers, users and their links as a networkx graph, and the same as plain arrays for the processes.
 
 Nodes are ``("cell", i)``, ``("server", i)`` and ``("user", i)``; positions are metres in the plane. A ``radio`` edge
-joins a user to its cell (``distance_m``), a ``backhaul`` edge a cell to its server (``delay_s``).
+joins a user to its cell (``distance_m``), a ``backhaul`` edge a cell to its server (``delay_s``). Where small base
+stations draft, ``("sbs", i)`` stands at the site of cell i, the server is its MBS, and a ``fronthaul`` edge joins both
+(``rate_bps``, ``delay_s``, bits of a drafted and of a verified token).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from balancesim.core.pipeline_nodes import Fronthaul
 from balancesim.scenario.settings import Area, Network
 from balancesim.streams import Streams
 from balancesim.units import BoolArray, FloatArray, IntArray
@@ -33,6 +36,7 @@ class Topology:
     cell_position_m: FloatArray  #: shape (cells, 2)
     cell_server: IntArray
     cell_backhaul_s: FloatArray  #: one-way delay from the cell to its server
+    cell_fronthaul: tuple[Fronthaul, ...] = ()  #: of the SBS at each cell's site; empty without SBS
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
@@ -133,6 +137,10 @@ def _graph(network: Network, sites: FloatArray, positions: FloatArray, cells: In
         graph.add_node(("cell", cell), x_m=x, y_m=y, height_m=network.site_height_m)
         server = network.cell_server[cell]
         graph.add_edge(("cell", cell), ("server", server), kind="backhaul", delay_s=network.backhaul_s)
+        if network.fronthaul is not None:
+            graph.add_node(("sbs", cell), x_m=x, y_m=y)
+            graph.add_edge(("cell", cell), ("sbs", cell), kind="site")
+            graph.add_edge(("sbs", cell), ("server", server), kind="fronthaul", **asdict(network.fronthaul))
     distances = np.linalg.norm(positions - sites[cells], axis=1)
     rows = zip(positions.tolist(), cells.tolist(), distances.tolist(), strict=True)
     for user, ((x, y), cell, distance) in enumerate(rows):
@@ -147,6 +155,7 @@ def _from_graph(graph: "nx.Graph[tuple[str, int]]") -> Topology:
     backhaul = {cell: (server, edge["delay_s"]) for cell, server, edge in _edges(graph, "cell")}
     user_cell = np.array([radio[user][0] for user in range(len(radio))], dtype=np.int64)
     cell_server = np.array([backhaul[cell][0] for cell in range(len(backhaul))], dtype=np.int64)
+    fronthaul = {sbs: edge for sbs, _, edge in _edges(graph, "sbs")}
     return Topology(
         graph=graph,
         user_cell=user_cell,
@@ -156,12 +165,17 @@ def _from_graph(graph: "nx.Graph[tuple[str, int]]") -> Topology:
         cell_position_m=_positions(graph, "cell", len(backhaul)),
         cell_server=cell_server,
         cell_backhaul_s=np.array([backhaul[cell][1] for cell in range(len(backhaul))], dtype=float),
+        cell_fronthaul=tuple(_fronthaul(fronthaul[cell]) for cell in range(len(fronthaul))),
     )
 
 
+def _fronthaul(edge: dict[str, Any]) -> Fronthaul:
+    return Fronthaul(**{field.name: edge[field.name] for field in fields(Fronthaul)})
+
+
 def _edges(graph: "nx.Graph[tuple[str, int]]", kind: str) -> list[tuple[int, int, dict[str, Any]]]:
-    """Return (node, what it is attached to, edge) for the nodes of a kind: a user's cell, or a cell's server."""
-    above = {"user": "cell", "cell": "server"}[kind]
+    """Return (node, what it is attached to, edge) for the nodes of a kind: a user's cell, a cell's or SBS's server."""
+    above = {"user": "cell", "cell": "server", "sbs": "server"}[kind]
     return [
         (node[1], other[1], edge)
         for node in graph

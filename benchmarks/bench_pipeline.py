@@ -16,7 +16,8 @@ from balancesim.catalog import gpu, llm
 from balancesim.core import pipeline_brute_force as brute
 from balancesim.core.pipeline_batching import dynamic_programming
 from balancesim.core.pipeline_exact import exact
-from balancesim.core.pipeline_instance import PipelineInstance, PipelineNode, PipelineTasks
+from balancesim.core.pipeline_instance import PipelineInstance, PipelineTasks
+from balancesim.core.pipeline_nodes import PipelineNode
 from balancesim.core.pipeline_plans import joint, joint_exact
 from balancesim.latency_laws import Affine
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from balancesim.core.gpu import GpuSpec
 from balancesim.core.llm import LlmSpec
-from balancesim.core.pipeline_instance import Fronthaul, PipelineInstance, PipelineNode, PipelineTasks
+from balancesim.core.pipeline_instance import PipelineInstance, PipelineTasks
+from balancesim.core.pipeline_nodes import Fronthaul, PipelineNode
 from balancesim.latency_laws import Affine
 
 DRAFT = LlmSpec("draft", 22, 2048, 32, 4, 64, 5632, 3, 32000, False, 1.1e9, 0.969e9, 4096)

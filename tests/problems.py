@@ -1,5 +1,6 @@
 """Scheduling problems for tests: random ones from a seed, and hypothesis strategies with the extremes."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +11,8 @@ from balancesim.core.gpu import GpuSpec
 from balancesim.core.lane_models import ContinuousLanes, PerUserLanes, StaticLanes
 from balancesim.core.llm import LlmSpec
 from balancesim.core.memory import request_kv_bytes
+from balancesim.core.pipeline_lanes import PipelineLanes
+from balancesim.core.pipeline_nodes import Fronthaul, PipelineNode, Sbs
 from balancesim.core.problem import Candidates, Problem, Residents
 from balancesim.core.request import Mode
 from balancesim.core.server import ServerSpec
@@ -43,6 +46,13 @@ def make_server(kv_tokens=9000, draft_length=4, laws=(TARGET_LAW, DRAFT_LAW), **
     """
     usable = TARGET.weight_bytes + max(1.0, kv_tokens * TARGET.kv_bytes_per_token)
     return ServerSpec(GPU, TARGET, laws[0], usable, DRAFT, laws[1], draft_length, **options)
+
+
+def with_sbs(server, kv_tokens=math.inf, fronthaul=None):
+    """The same server as the MBS of a pipeline: an SBS with room for so many tokens of the draft's KV cache."""
+    memory = DRAFT.weight_bytes + kv_tokens * DRAFT.kv_bytes_per_token
+    node = PipelineNode(server.draft, GPU, server.draft_law, memory)
+    return replace(server, sbs=Sbs(node, fronthaul or Fronthaul()))
 
 
 def make_candidates(prompt, output, slack, *, alpha=None, upload=None, waited=None, ids=None):
@@ -132,6 +142,20 @@ def random_problem(seed, count=8, *, continuous=False, residents=0, server=None,
         make_residents=lambda: table,
         held_bytes=float(table.reserved_bytes.sum()),
         uses_sd=has[1] and server.draft_length > 0,
+    )
+
+
+def in_pipeline(problem, sbs_kv_tokens=math.inf):
+    """The same problem for an SBS and its MBS: lanes with residents are batches under way, uploads have bits."""
+    server, residents = with_sbs(problem.server, sbs_kv_tokens), problem.make_residents()
+    speculating = residents.reserved_bytes[residents.is_sd & (residents.draft_length > 0)].sum()
+    users = problem.candidates
+    return replace(
+        problem,
+        server=server,
+        lane_model=PipelineLanes(),
+        sbs_held_bytes=float(speculating) / TARGET.kv_bytes_per_token * DRAFT.kv_bytes_per_token,
+        candidates=replace(users, prompt_bits=np.where(users.upload_s > 0, 1e5 * users.prompt_tokens, 0.0)),
     )
 
 

@@ -8,6 +8,7 @@ from balancesim.acceptance import Iid
 from balancesim.catalog import gpu as gpu_named
 from balancesim.catalog import llm
 from balancesim.core.decision import Lane
+from balancesim.core.lane_models import ContinuousLanes
 from balancesim.core.request import Mode, Request
 from balancesim.core.server import ServerSpec
 from balancesim.core.slicing import Slicing
@@ -66,6 +67,7 @@ class World:
                 span=self.spans.append,
                 abort_late=abort_late,
                 kv_growth_tokens=growth,
+                lane_model=ContinuousLanes(),
             )
         )
 

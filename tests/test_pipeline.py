@@ -11,16 +11,10 @@ from hypothesis import strategies as st
 
 from balancesim.core.pipeline import inference_s, partition_inference_s, pipeline_schedule, sequential_inference_s
 from balancesim.core.pipeline_bounds import PathBounds, PathTerms
-from balancesim.core.pipeline_instance import (
-    Fronthaul,
-    PipelineInstance,
-    PipelineNode,
-    PipelineTasks,
-    admit,
-    expected_tokens_per_round,
-    rounds_needed,
-)
+from balancesim.core.pipeline_instance import PipelineInstance, PipelineTasks, admit, rounds_needed
+from balancesim.core.pipeline_nodes import Fronthaul, PipelineNode
 from balancesim.core.pipeline_times import batch_times, contiguous_times, row_of
+from balancesim.core.speculation import expected_tokens_per_round
 from balancesim.core.work import ForwardPass, Phase, pass_flops
 from balancesim.latency_laws import Affine, Roofline
 from tests.pipeline_cases import DRAFT, GPU, LINK_DOWN, TARGET, instance, random_instance, tasks, with_draft_memory

@@ -13,7 +13,8 @@ import numpy as np
 from balancesim.catalog import llm
 from balancesim.core.gpu import GpuSpec
 from balancesim.core.llm import LlmSpec
-from balancesim.core.pipeline_instance import PipelineInstance, PipelineNode, PipelineTasks
+from balancesim.core.pipeline_instance import PipelineInstance, PipelineTasks
+from balancesim.core.pipeline_nodes import PipelineNode
 from balancesim.latency_laws import Affine
 from balancesim.streams import Streams
 from balancesim.units import FloatArray, dbm_to_w

@@ -9,7 +9,7 @@ import numpy as np
 
 from balancesim.core.decision import Decision, Lane
 from balancesim.core.memory import speculates
-from balancesim.core.problem import TOLERANCE, LanePrediction, Problem, tolerance
+from balancesim.core.problem import TOLERANCE, CoupledLaneModel, LanePrediction, Problem, tolerance
 from balancesim.core.request import Mode
 
 
@@ -45,11 +45,19 @@ def is_feasible(problem: Problem, decision: Decision) -> Feasibility:
     reasons = list(_structure(problem, decision))
     if reasons:
         return Feasibility(tuple(reasons))
-    predictions = [problem.lane_model.predict(problem, lane) for lane in decision.lanes]
+    predictions = predict(problem, decision)
     reasons += _memory(problem, decision, predictions)
     for lane, prediction in zip(decision.lanes, predictions, strict=True):
         reasons += _deadlines(lane, prediction)
     return Feasibility(tuple(reasons))
+
+
+def predict(problem: Problem, decision: Decision) -> list[LanePrediction]:
+    """Return what every lane of a decision is expected to do."""
+    model = problem.lane_model
+    if isinstance(model, CoupledLaneModel):
+        return model.predictions(problem, decision)
+    return [model.predict(problem, lane) for lane in decision.lanes]
 
 
 def check_structure(problem: Problem, decision: Decision) -> None:
@@ -73,6 +81,8 @@ def _structure(problem: Problem, decision: Decision) -> Iterator[str]:
         yield from _mode(problem, lane)
     for before in problem.lanes if decision.lanes else ():
         yield from _kept(before, by_id.get(before.lane_id))
+    if isinstance(problem.lane_model, CoupledLaneModel):
+        yield from problem.lane_model.broken_rules(problem, decision)
 
 
 def _members(problem: Problem, decision: Decision) -> Iterator[str]:

@@ -8,30 +8,15 @@ import numpy as np
 
 from balancesim.core.aligned import AlignedLane, binding, candidate_rows, joined, resident_rows
 from balancesim.core.decision import Lane
+from balancesim.core.members import members_of, rows_of
 from balancesim.core.memory import padded_kv_bytes, request_kv_bytes, speculates
 from balancesim.core.padded import BatchCost, Members, padded_batch, per_user_batch
-from balancesim.core.problem import Candidates, LaneModel, LanePrediction, Problem, SubProblem
+from balancesim.core.pipeline_lanes import PipelineLanes
+from balancesim.core.problem import LaneModel, LanePrediction, Problem, SubProblem
 from balancesim.core.request import Mode
 from balancesim.core.server import ServerSpec
 from balancesim.core.speculation import planned_rounds
-from balancesim.units import FloatArray, IntArray
-
-
-def _rows_of(problem: Problem, lane: Lane) -> IntArray:
-    position = problem.position
-    unknown = [member for member in lane.members if member not in position]
-    if unknown:
-        raise ValueError(f"lane {lane.lane_id}: members must be candidates, got request ids {unknown}")
-    return np.array([position[member] for member in lane.members], dtype=np.int64)
-
-
-def members_of(problem: Problem, lane: Lane) -> Candidates:
-    """Return a lane's new members, in the order of the lane.
-
-    Raises:
-        ValueError: a member is not a candidate.
-    """
-    return problem.candidates.take(_rows_of(problem, lane))
+from balancesim.units import FloatArray
 
 
 def load_s(problem: Problem, lane: Lane) -> float:
@@ -156,7 +141,7 @@ class ContinuousLanes:
 
     def new_bytes(self, problem: Problem, lane: Lane) -> float:
         """Return Σ over new members of their reservations."""
-        rows = _rows_of(problem, lane)
+        rows = rows_of(problem, lane)
         tokens = (problem.candidates.prompt_tokens[rows] + problem.candidates.output_tokens[rows]).astype(float)
         return float(np.sum(request_kv_bytes(problem.server, lane.mode, lane.draft_length, tokens)))
 
@@ -169,4 +154,4 @@ class ContinuousLanes:
 
 
 #: The lane models, by discipline.
-LANE_MODELS: tuple[type[LaneModel], ...] = (StaticLanes, PerUserLanes, ContinuousLanes)
+LANE_MODELS: tuple[type[LaneModel], ...] = (StaticLanes, PerUserLanes, ContinuousLanes, PipelineLanes)

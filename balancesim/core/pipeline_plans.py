@@ -83,11 +83,7 @@ def autoregressive(instance: PipelineInstance) -> PipelinePlan:
     One batch after the other, each until its answers are out, batches chosen best for that by a shortest path [A]: as
     well optimised as the proposal.
     """
-    if not len(instance.tasks):
-        return no_plan(instance)
-    ordered, order = _sorted(instance)
-    found = sequential_batches(ordered, 0)
-    return _plan(instance, 0, _named(found, order), found.inference_s)
+    return _best_length(replace(instance, draft_length=0), sequential_batches)
 
 
 def same_batches_autoregressive(instance: PipelineInstance, plan: PipelinePlan | None = None) -> PipelinePlan:
@@ -121,11 +117,7 @@ def same_batches_without_pipeline(instance: PipelineInstance, plan: PipelinePlan
 
 def fixed_draft_length(instance: PipelineInstance, draft_length: int = 7) -> PipelinePlan:
     """Return `joint` with l fixed at 7 [P2] instead of enumerated."""
-    if not len(instance.tasks):
-        return no_plan(instance)
-    ordered, order = _sorted(instance)
-    found = dynamic_programming(ordered, draft_length)
-    return _plan(instance, draft_length, _named(found, order), found.inference_s)
+    return joint(replace(instance, draft_length=draft_length))
 
 
 def uniform_bandwidth(instance: PipelineInstance, plan: PipelinePlan | None = None) -> PipelinePlan:

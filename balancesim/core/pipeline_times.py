@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from balancesim.core.pipeline_instance import PipelineInstance, PipelineNode, rounds_needed
+from balancesim.core.pipeline_instance import PipelineInstance, rounds_needed
+from balancesim.core.pipeline_nodes import NodePair, PipelineNode
 from balancesim.core.work import ForwardPass, Phase, decode_pass, prefill_pass, verify_pass
 from balancesim.units import FloatArray, IntArray
 
@@ -61,8 +62,27 @@ class BatchTimes:
         return np.vstack([self.verify_first_s[rows], self.verify_weights @ self.verify_knots_s[rows].T])
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """How many rounds the batches run, and how far that takes the context."""
+
+    draft_length: int  #: l; 0 = autoregressive decoding on the MBS
+    rounds: int  #: N
+    output_tokens: int  #: O_max: the answers are padded to it
+
+
 def batch_times(instance: PipelineInstance, sizes: IntArray, inputs: IntArray, draft_length: int) -> BatchTimes:
     """Return the round times of batches of ``sizes`` tasks with longest inputs ``inputs`` (padded [P2]).
+
+    N and O_max are those of all the instance's tasks: `round_times` has the equations.
+    """
+    rounds = rounds_needed(instance.tasks, draft_length)
+    answers = Answers(draft_length, rounds, instance.longest_output_tokens)
+    return round_times(instance.nodes, sizes, inputs, answers)
+
+
+def round_times(nodes: NodePair, sizes: IntArray, inputs: IntArray, answers: Answers) -> BatchTimes:
+    """Return T_d and T_v of batches of ``sizes`` sequences with longest inputs ``inputs``.
 
     T_d(n,m) = Σ_{i=1..l} T(b_m, F_d^i(n)) and T_v(n,m) = T(b_m, F_v(n)). The batch's context before round n is
     c_n = Î_m + (n−1)·O_max/N: the answer grows evenly, up to O_max [A].
@@ -72,24 +92,24 @@ def batch_times(instance: PipelineInstance, sizes: IntArray, inputs: IntArray, d
     - Round n > 1, SBS: l decode passes at contexts c_n..c_n+l−1. MBS: l+1 rows at c_n..c_n+l.
     - l = 0 is autoregressive decoding on the MBS: the prefill gives token 1, each further round one token.
     """
-    rounds = rounds_needed(instance.tasks, draft_length)
-    growth = instance.longest_output_tokens / rounds
-    batch = _Batches(sizes, inputs, draft_length)
-    draft_weights, draft_contexts = _knots(inputs, growth, rounds, instance.draft.context_points)
-    verify_weights, verify_contexts = _knots(inputs, growth, rounds, instance.target.context_points)
-    draft_first, verify_first = batch.first_round_s(instance.draft, instance.target)
+    rounds, length = answers.rounds, answers.draft_length
+    growth = answers.output_tokens / rounds
+    batch = _Batches(sizes, inputs, length)
+    draft_weights, draft_contexts = _knots(inputs, growth, rounds, nodes.draft.context_points)
+    verify_weights, verify_contexts = _knots(inputs, growth, rounds, nodes.target.context_points)
+    draft_first, verify_first = batch.first_round_s(nodes.draft, nodes.target)
     return BatchTimes(
         rounds=rounds,
         sizes=sizes,
         inputs=inputs,
         draft_first_s=draft_first,
         verify_first_s=verify_first,
-        draft_knots_s=batch.draft_s(instance.draft, draft_contexts, draft_length),
-        verify_knots_s=batch.verify_s(instance.target, verify_contexts),
+        draft_knots_s=batch.draft_s(nodes.draft, draft_contexts, length),
+        verify_knots_s=batch.verify_s(nodes.target, verify_contexts),
         draft_weights=draft_weights,
         verify_weights=verify_weights,
-        to_mbs_s=instance.fronthaul.to_mbs_s(sizes, draft_length),
-        to_sbs_s=instance.fronthaul.to_sbs_s(sizes, draft_length),
+        to_mbs_s=nodes.fronthaul.to_mbs_s(sizes, length),
+        to_sbs_s=nodes.fronthaul.to_sbs_s(sizes, length),
     )
 
 

@@ -1,13 +1,13 @@
 """What a policy sees at a scheduling epoch: predictions and the current state, never the future."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from balancesim.core.decision import Lane
+from balancesim.core.decision import Decision, Lane
 from balancesim.core.server import ServerSpec
 from balancesim.units import BoolArray, FloatArray, IntArray, Numeric
 
@@ -148,6 +148,19 @@ class LaneModel(Protocol):
         ...
 
 
+@runtime_checkable
+class CoupledLaneModel(LaneModel, Protocol):
+    """A lane model whose lanes wait for each other, so that only a whole decision can be predicted and checked."""
+
+    def predictions(self, problem: "Problem", decision: Decision) -> list[LanePrediction]:
+        """Return the prediction for every lane of a decision."""
+        ...
+
+    def broken_rules(self, problem: "Problem", decision: Decision) -> Iterator[str]:
+        """Yield in words what is against the rules of this discipline beside those of every decision."""
+        ...
+
+
 @dataclass(frozen=True)
 class Problem:
     """An immutable scheduling problem. ``residents`` are built only when a policy looks at them."""
@@ -160,6 +173,7 @@ class Problem:
     lanes: tuple[Lane, ...] = ()  #: lanes of the decision in force, without members
     make_residents: Callable[[], Residents] = field(default=no_residents, repr=False)
     held_bytes: float = 0.0  #: KV memory reserved by residents, all lanes
+    sbs_held_bytes: float = 0.0  #: KV memory reserved on the SBS, where one drafts for this server
     uses_sd: bool = False  #: a lane with residents uses SD, so the draft's weights must stay
     draft_loaded: bool = True  #: False: a decision with an SD lane loads the draft first
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from balancesim.core.gpu import GpuSpec
 from balancesim.core.llm import LlmSpec
+from balancesim.core.pipeline_nodes import NodePair, PipelineNode, Sbs
 from balancesim.core.request import Mode
 from balancesim.core.work import ForwardPass, LatencyLaw, Phase
 from balancesim.units import GIB, Numeric
@@ -22,6 +23,7 @@ class ServerSpec:
     draft_law: LatencyLaw | None = None
     draft_length: int = 0  #: γ that policies use unless they choose another
     draft_load_bytes_s: float = float("inf")  #: PCIe rate at which draft weights are loaded; inf = no delay [P1]
+    sbs: Sbs | None = None  #: where the draft model runs instead (discipline `pipeline`); this server is then the MBS
     #: tables derived from the fields above and filled on demand (core/padded.py); no part of the value
     tables: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -36,12 +38,14 @@ class ServerSpec:
 
     def free_bytes(self, *, uses_sd: bool) -> float:
         """Return the memory left for KV caches: usable − W_L − 1{SD}·W_S (model.md §5)."""
-        draft_bytes = self.draft.weight_bytes if uses_sd and self.draft is not None else 0.0
+        drafts_here = uses_sd and self.sbs is None
+        draft_bytes = self.draft.weight_bytes if drafts_here and self.draft is not None else 0.0
         return self.usable_memory_bytes - self.target.weight_bytes - draft_bytes
 
     def kv_bytes_per_token(self, mode: Mode) -> float:
         """Return the KV cache of one token: kv_L for AD, kv_L + kv_S for SD."""
-        draft_bytes = self.draft.kv_bytes_per_token if mode is Mode.SD and self.draft is not None else 0.0
+        drafts_here = mode is Mode.SD and self.sbs is None
+        draft_bytes = self.draft.kv_bytes_per_token if drafts_here and self.draft is not None else 0.0
         return self.target.kv_bytes_per_token + draft_bytes
 
     def target_s(self, phase: Phase, work: ForwardPass) -> Numeric:
@@ -55,6 +59,19 @@ class ServerSpec:
         return self.draft_law.forward_s(self.draft, self.gpu, phase, work)
 
     @property
+    def nodes(self) -> NodePair:
+        """The two nodes of the pipeline, this server being the MBS.
+
+        Raises:
+            ValueError: no SBS drafts for this server.
+        """
+        if self.sbs is None:
+            raise ValueError("server.sbs must be given for the discipline pipeline, got none; add a table [sbs]")
+        points = self.sbs.node.context_points
+        target = PipelineNode(self.target, self.gpu, self.target_law, self.usable_memory_bytes, points)
+        return NodePair(self.sbs.node, target, self.sbs.fronthaul)
+
+    @property
     def draft_load_s(self) -> float:
         """Time to load the draft model's weights over PCIe."""
-        return 0.0 if self.draft is None else self.draft.weight_bytes / self.draft_load_bytes_s
+        return 0.0 if self.draft is None or self.sbs is not None else self.draft.weight_bytes / self.draft_load_bytes_s

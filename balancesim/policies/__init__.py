@@ -12,6 +12,7 @@ from balancesim.policies.balance_rate import BalanceRate
 from balancesim.policies.best_single_mode import BestSingleMode
 from balancesim.policies.edf import Edf
 from balancesim.policies.fcfs import Fcfs
+from balancesim.policies.pipelined_sd import PipelinedSd
 from balancesim.policies.random_split import RandomSplit
 from balancesim.policies.sd_only import SdOnly
 from balancesim.policies.sd_two_batches import SdTwoBatches
@@ -19,7 +20,11 @@ from balancesim.policies.static_split import StaticSplit
 
 
 class Policy(Protocol):
-    """What the server asks at every scheduling epoch."""
+    """What the server asks at every scheduling epoch.
+
+    A policy of the two-node pipeline names the disciplines that it plans for, ``disciplines = ("pipeline",)``; one
+    without that attribute is for the disciplines of a single server.
+    """
 
     name: ClassVar[str]
 
@@ -41,6 +46,7 @@ POLICIES: tuple[type[Policy], ...] = (
     StaticSplit,
     Edf,
     Fcfs,
+    PipelinedSd,
 )
 
 __all__ = [
@@ -52,6 +58,7 @@ __all__ = [
     "BestSingleMode",
     "Edf",
     "Fcfs",
+    "PipelinedSd",
     "Policy",
     "RandomSplit",
     "SdOnly",

@@ -9,10 +9,11 @@ import simpy
 from balancesim.acceptance import AcceptanceLaw
 from balancesim.columns import GpuRow
 from balancesim.core.decision import Lane
-from balancesim.core.problem import Residents
+from balancesim.core.problem import LaneModel, Residents
 from balancesim.core.server import ServerSpec
 from balancesim.processes.gpu import Gpu
 from balancesim.processes.kv_memory import KvMemory
+from balancesim.processes.pipeline_nodes import SbsSite
 from balancesim.processes.visit import Visit
 from balancesim.streams import KeyedStream
 
@@ -53,6 +54,8 @@ class Host:
     span: Callable[[GpuRow], None]
     abort_late: bool
     kv_growth_tokens: int  #: added to a reservation that the truth has outgrown
+    lane_model: LaneModel
+    site: SbsSite | None = None  #: the SBS that drafts for this server, and its way to it (discipline `pipeline`)
 
 
 class Discipline(Protocol):

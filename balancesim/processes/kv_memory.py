@@ -6,11 +6,19 @@ import math
 class KvMemory:
     """Bytes reserved for KV caches; above capacity is an error, never a state."""
 
-    def __init__(self, capacity_bytes: float) -> None:
+    def __init__(self, capacity_bytes: float, beside: "list[KvMemory] | None" = None) -> None:
+        """``beside``: what others reserve on the same GPU; this memory is added to it."""
+        self._beside = [] if beside is None else beside
+        self._beside.append(self)
         self.capacity_bytes = capacity_bytes  #: changes with the weights that are loaded
         self.held_bytes = 0.0
         self.peak_bytes = 0.0  #: since `take_peak`
         self._sizes: dict[int, float] = {}
+
+    @property
+    def held_elsewhere_bytes(self) -> float:
+        """Bytes reserved by others on the same GPU; they are not in the capacity."""
+        return sum(other.held_bytes for other in self._beside if other is not self)
 
     def fits(self, size_bytes: float) -> bool:
         """Return whether so much more can be reserved."""

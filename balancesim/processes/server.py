@@ -34,7 +34,8 @@ class EdgeServer:
         self._env, self._setup, self._sinks = env, setup, sinks
         self._uploads = Uploads(env, setup.cells)
         self._answers = Answers(env, setup.cells, self._answer_received)
-        self._memory = KvMemory(setup.spec.free_bytes(uses_sd=False))
+        beside = None if setup.site is None else setup.site.mbs.memories
+        self._memory = KvMemory(setup.spec.free_bytes(uses_sd=False), beside)
         self._gpu = Gpu(env, setup.slicing)
         self._log = EpochLog(setup.server_id, sinks.epoch)
         self._waiting = WaitingRoom(setup.max_candidates)
@@ -45,6 +46,7 @@ class EdgeServer:
         self._due_s = math.inf  #: time of the epoch that is scheduled
         self._arrivals_over = False
         self._idle_epochs = 0  #: decisions in a row that admitted nobody
+        self.server_id, self.cell_ids = setup.server_id, tuple(setup.cells)
         self.decision_wall_s = 0.0
         self.decision_wall_max_s = 0.0
         self.decisions = 0
@@ -68,6 +70,8 @@ class EdgeServer:
             span=self._sinks.gpu,
             abort_late=setup.abort_late,
             kv_growth_tokens=setup.kv_growth_tokens,
+            lane_model=setup.lane_model,
+            site=setup.site,
         )
 
     def arrive(self, visit: Visit) -> None:
@@ -164,7 +168,8 @@ class EdgeServer:
             candidates=self._waiting.candidates(self._env.now, self._uploads, self._answers),
             lanes=tuple(lanes.values()),
             make_residents=discipline.residents,
-            held_bytes=self._memory.held_bytes,
+            held_bytes=self._memory.held_bytes + self._memory.held_elsewhere_bytes,
+            sbs_held_bytes=0.0 if self._setup.site is None else self._setup.site.memory.held_bytes,
             uses_sd=any(speculates(lane.mode, lane.draft_length) for lane in lanes.values()),
             draft_loaded=self._draft_loaded,
         )
@@ -177,7 +182,8 @@ class EdgeServer:
         load_s = self._set_draft(problem, decision)
         if decision.lanes:
             lanes = sorted(decision.lanes, key=lambda lane: lane.lane_id)
-            self._gpu.set_shares({lane.lane_id: lane.gpu_share for lane in lanes})
+            if self._setup.site is None:  # two nodes serve their batches in turn: no GPU is sliced
+                self._gpu.set_shares({lane.lane_id: lane.gpu_share for lane in lanes})
             for lane in lanes:
                 visits = [self._admitted(member, lane) for member in lane.members]
                 for visit in visits:
@@ -191,7 +197,7 @@ class EdgeServer:
     def _set_draft(self, problem: Problem, decision: Decision) -> float:
         """Load or drop the draft's weights as the decision needs; return the time that loading takes."""
         drafts = problem.uses_sd or any(speculates(lane.mode, lane.draft_length) for lane in decision.lanes)
-        self._memory.capacity_bytes = self._setup.spec.free_bytes(uses_sd=drafts)
+        self._memory.capacity_bytes = self._setup.spec.free_bytes(uses_sd=drafts) - self._memory.held_elsewhere_bytes
         load_s = self._setup.spec.draft_load_s if drafts and not self._draft_loaded else 0.0
         self._draft_loaded = drafts
         return load_s

@@ -10,6 +10,7 @@ from balancesim.core.server import ServerSpec
 from balancesim.core.slicing import Slicing
 from balancesim.policies import Policy
 from balancesim.processes.cell import Cell
+from balancesim.processes.pipeline_nodes import SbsSite
 from balancesim.processes.visit import Visit
 from balancesim.streams import KeyedStream
 
@@ -31,6 +32,7 @@ class ServerSetup:
     abort_late: bool
     kv_growth_tokens: int
     max_candidates: int
+    site: SbsSite | None = None  #: the SBS that drafts for it, under the discipline `pipeline`
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ class Source:
     def __init__(self, env: simpy.Environment, topology: Topology, servers: Sequence[EdgeServer]) -> None:
         self._env = env
         self._cell_of = topology.user_cell.tolist()
-        self._server_of = topology.user_server.tolist()
+        of_cell = {cell_id: server for server in servers for cell_id in server.cell_ids}
+        self._server_of = [of_cell[cell] for cell in range(topology.cells)]
         self._servers = servers
         self.generated = 0
 
@@ -30,8 +31,9 @@ class Source:
                 yield env.timeout(request.arrival_s - env.now)
             self.generated += 1
             user = request.user_id
-            visit = Visit(request, self._cell_of[user], self._server_of[user])
-            self._servers[visit.server_id].arrive(visit)
+            cell = self._cell_of[user]
+            server = self._server_of[cell]
+            server.arrive(Visit(request, cell, server.server_id))
             if progress is not None and self.generated % 200 == 0:
                 progress(env.now, self.generated)
         for server in self._servers:

@@ -29,6 +29,7 @@ class Visit:
     user_last_token_s: float | None = None
     tokens_out: int = 0
     draft_rounds: int = 0
+    prefill_tokens: int = 1  #: what its prefill emits before the first round; 0 where round 1 holds the prefill
     truncated: bool = False
     preemptions: int = 0
     uplink_sinr: float | None = None
@@ -76,7 +77,7 @@ class Visit:
             tokens_out=self.tokens_out,
             draft_rounds=rounds,
             drafted_tokens=rounds * gamma,
-            accepted_tokens=max(0, self.tokens_out - 1 - rounds) if rounds else 0,
+            accepted_tokens=max(0, self.tokens_out - self.prefill_tokens - rounds) if rounds else 0,
             truncated=self.truncated,
             preemptions=self.preemptions,
             uplink_sinr=self.uplink_sinr,

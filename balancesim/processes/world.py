@@ -1,14 +1,18 @@
 """From a scenario to the processes: the cells with their links, and the set-up of each server."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import simpy
 
 from balancesim.channels import power_gain
+from balancesim.core.pipeline_lanes import PipelineLanes
+from balancesim.core.pipeline_nodes import Sbs
 from balancesim.core.radio import RadioLinks
 from balancesim.processes.cell import Cell
 from balancesim.processes.links import Air
+from balancesim.processes.pipeline_nodes import Mbs, SbsSite
 from balancesim.processes.setup import ServerSetup
 from balancesim.processes.shared_link import make_link
 from balancesim.scenario.settings import LinkSettings, Scenario
@@ -17,8 +21,19 @@ from balancesim.topology import Topology
 from balancesim.units import FloatArray
 
 
-def build_cells(env: simpy.Environment, scenario: Scenario, topology: Topology, streams: Streams) -> list[Cell]:
+@dataclass(frozen=True)
+class World:
+    """What the processes of one run are made from."""
+
+    env: simpy.Environment
+    scenario: Scenario
+    topology: Topology
+    streams: Streams
+
+
+def build_cells(world: World) -> list[Cell]:
     """Return the cells. Both directions have the same large-scale gain and fade independently."""
+    env, scenario, topology, streams = world.env, world.scenario, world.topology, world.streams
     radio, network = scenario.radio, scenario.network
     links = RadioLinks(
         topology.user_ids, topology.user_distance_m, radio.carrier_hz, network.site_height_m, network.user_height_m
@@ -52,18 +67,40 @@ def _air(scenario: Scenario, link: LinkSettings, gain: FloatArray, streams: Stre
     return Air(users, radio.fading, radio.coherence_s, radio.rate_law, streams.keyed(stream))
 
 
-def server_setup(
-    scenario: Scenario, policy_label: str, server_id: int, streams: Streams, cells: Iterable[Cell]
-) -> ServerSetup:
-    """Return what a server is made of: its hardware, its own instance of the policy, and its cells."""
-    settings, scheduling = scenario.servers[server_id], scenario.scheduling
+def server_setups(world: World, policy_label: str, cells: Sequence[Cell]) -> list[ServerSetup]:
+    """Return what every place of service is made of, with its own instance of the policy, and its cells.
+
+    A place of service is a server with all its cells; under the discipline `pipeline` it is an SBS with its own cell,
+    and the SBS of one server share it as their MBS.
+    """
+    scenario = world.scenario
+    if not isinstance(scenario.lane_model(policy_label), PipelineLanes):
+        return [_setup(world, policy_label, server_id, cells) for server_id in range(len(scenario.servers))]
+    mbs: dict[int, Mbs] = {}
+    setups = []
+    for cell, fronthaul in zip(cells, world.topology.cell_fronthaul, strict=True):
+        server_id = scenario.network.cell_server[cell.cell_id]
+        setup = _setup(world, policy_label, server_id, [cell])
+        sbs = Sbs(setup.spec.nodes.draft, fronthaul)
+        site = SbsSite.of(world.env, sbs, mbs.setdefault(server_id, Mbs.of(world.env, fronthaul)))
+        setups.append(replace(setup, server_id=cell.cell_id, spec=replace(setup.spec, sbs=sbs), site=site))
+    return setups
+
+
+def _setup(world: World, policy_label: str, server_id: int, cells: Sequence[Cell]) -> ServerSetup:
+    scenario = world.scenario
+    settings, scheduling, lane_model = (
+        scenario.servers[server_id],
+        scenario.scheduling,
+        scenario.lane_model(policy_label),
+    )
     return ServerSetup(
         server_id=server_id,
-        spec=settings.spec,
-        lane_model=scheduling.lane_model,
+        spec=settings.under(lane_model),
+        lane_model=lane_model,
         slicing=scheduling.slicing,
         acceptance=settings.acceptance,
-        luck=streams.keyed("acceptance"),
+        luck=world.streams.keyed("acceptance"),
         policy=scenario.policy(policy_label).make(),
         cells={cell.cell_id: cell for cell in cells if scenario.network.cell_server[cell.cell_id] == server_id},
         epoch_s=scheduling.epoch_s,

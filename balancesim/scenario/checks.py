@@ -1,5 +1,6 @@
 """What must hold between the sections of a scenario."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,11 +8,12 @@ import numpy as np
 
 from balancesim.arrivals import PerReplication
 from balancesim.core.decision import Decision
+from balancesim.core.pipeline_lanes import PipelineLanes
 from balancesim.core.problem import Candidates, LaneModel, Problem
 from balancesim.core.radio import RadioLinks
 from balancesim.core.server import ServerSpec
 from balancesim.scenario.policy_list import PolicyEntry
-from balancesim.scenario.settings import Network, RadioSettings, RunSettings, SchedulingSettings
+from balancesim.scenario.settings import Network, RadioSettings, RunSettings, SchedulingSettings, ServerSettings
 from balancesim.scenario.validation import Faults
 from balancesim.streams import Streams
 from balancesim.workload import Workload
@@ -46,21 +48,40 @@ def check_channel(radio: RadioSettings, network: Network, faults: Faults) -> Non
         faults.note("radio.channel", error)
 
 
-def check_policies(entries: Sequence[PolicyEntry], problem: Problem, faults: Faults) -> None:
+def check_policies(
+    entries: Sequence[PolicyEntry], server: ServerSettings, lane_model: LaneModel, faults: Faults
+) -> None:
     """Every policy must answer a problem of one candidate on this server: sd_only, say, needs a draft model."""
     for entry in entries:
+        model = entry.lane_model or lane_model
         try:
-            decision: object = entry.make().decide(problem)
+            policy = entry.make()
+            check_discipline(policy, model, server.spec)
+            decision: object = policy.decide(probe(server.under(model), model))
         except ValueError as error:
             path, _, rule = str(error).rpartition(": ")
-            faults.add(
-                path if path.startswith("server.") else f"policy.{entry.label}", f"{rule} (policy {entry.label})"
-            )
+            known = path.startswith(("server.", "sbs"))
+            faults.add(path if known else f"policy.{entry.label}", f"{rule} (policy {entry.label})")
         except Exception as error:  # a user's policy may fail in any way
             faults.add(f"policy.{entry.label}", f"fails on a problem of one candidate: {type(error).__name__}: {error}")
         else:
             if not isinstance(decision, Decision):
                 faults.add(f"policy.{entry.label}", f"decide(problem) must return a Decision, got {decision!r}")
+
+
+def check_discipline(policy: object, lane_model: LaneModel, spec: ServerSpec) -> None:
+    """Raise where a policy does not plan for a discipline, or the server's memory is not what it needs.
+
+    A policy of the two-node pipeline says so by ``disciplines = ("pipeline",)``; one that says nothing is for the
+    disciplines of a single server.
+    """
+    pipelined = isinstance(lane_model, PipelineLanes)
+    spoken = getattr(policy, "disciplines", None)
+    if lane_model.name not in spoken if spoken is not None else pipelined:
+        rule = "must be another" if spoken is None else f"must be {' or '.join(spoken)}"
+        raise ValueError(f'discipline {rule} for this policy, got {lane_model.name}; give it its own, discipline = "…"')
+    if not pipelined and math.isinf(spec.usable_memory_bytes):
+        raise ValueError(f"server.unlimited_memory: must be false under the discipline {lane_model.name}, got true")
 
 
 def probe(spec: ServerSpec, lane_model: LaneModel) -> Problem:

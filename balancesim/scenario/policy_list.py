@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from balancesim.external import entry_point_class, entry_point_names, is_reference, load_external, source_sha256
-from balancesim.registry import build_class, kind_of, nearest, unknown_name
+from balancesim.registry import build, build_class, kind_of, nearest, unknown_name
 from balancesim.scenario.families import classes_of
 from balancesim.scenario.validation import Faults
 
 if TYPE_CHECKING:
+    from balancesim.core.problem import LaneModel
     from balancesim.policies import Policy
 
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
@@ -25,6 +26,7 @@ class PolicyEntry:
     make: "Callable[[], Policy]"
     options: Mapping[str, Any] = field(default_factory=dict)  #: as given; what is left out has its default
     source_sha256: str | None = None  #: of the file of a user's own class; None for the package's policies
+    lane_model: "LaneModel | None" = None  #: its own discipline; None = the scenario's
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class _Asked:
     kind: str
     label: str | None
     options: Mapping[str, Any]
+    discipline: Any = None  #: as written; None = the scenario's
 
 
 def policy_class(name: str, folders: Sequence[Path] = ()) -> type[Any]:
@@ -87,7 +90,9 @@ def policy_entries(table: Mapping[str, Any], folders: Sequence[Path], faults: Fa
             factory()
         except ValueError as error:
             faults.note(f"policy.{label}" if not asked.options else asked.path, error)
-        entries[label] = PolicyEntry(label, factory, factory.options, source_sha256(cls))
+        lane_model = _lane_model(asked, faults)
+        options_kept = factory.options if lane_model is None else {**factory.options, "discipline": asked.discipline}
+        entries[label] = PolicyEntry(label, factory, options_kept, source_sha256(cls), lane_model)
     _check_tables(options, kinds, faults)
     return tuple(entries.values())
 
@@ -111,13 +116,24 @@ def _asked(policies: Any, faults: Faults) -> list[_Asked]:
             continue
         if not isinstance(entry, Mapping):
             continue  # the schema reports it
-        options = {key: value for key, value in entry.items() if key not in ("kind", "label")}
+        options = {key: value for key, value in entry.items() if key not in ("kind", "label", "discipline")}
         kind, label = entry.get("kind"), entry.get("label")
         if not isinstance(kind, str) or not (label is None or isinstance(label, str)):
             faults.add(path, f'must be a name or {{kind = "…", label = "…", options}}, got {dict(entry)!r}')
             continue
-        result.append(_Asked(path, kind, label, options))
+        result.append(_Asked(path, kind, label, options, entry.get("discipline")))
     return result
+
+
+def _lane_model(asked: _Asked, faults: Faults) -> Any:
+    """Return the discipline that an entry names for its policy alone, or None."""
+    if asked.discipline is None:
+        return None
+    try:
+        return build("discipline", classes_of("disciplines"), asked.discipline)
+    except ValueError as error:
+        faults.note(f"{asked.path}.discipline", error)
+        return None
 
 
 def _of(options: Any, name: str) -> Mapping[str, Any]:

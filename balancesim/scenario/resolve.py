@@ -1,7 +1,7 @@
 """From a document to a `Scenario`: unit conversion, plug-ins, and what must hold between keys."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -17,10 +17,10 @@ from balancesim.scenario.checks import (
     check_scheduling,
     check_trace,
     check_vocabularies,
-    probe,
 )
 from balancesim.scenario.document import Document, ScenarioError
 from balancesim.scenario.network_section import network_settings
+from balancesim.scenario.pipeline_section import sbs_settings
 from balancesim.scenario.policy_list import chosen, policy_entries
 from balancesim.scenario.radio_section import radio_settings
 from balancesim.scenario.schema import RequestsTable, RunTable, ScenarioTable, SchedulingTable, Table
@@ -72,6 +72,11 @@ def _scenario(parts: _Parts, entries: tuple[Any, ...]) -> Scenario | None:
     run = _section(tables.run, _run, faults)
     server = _section(tables.server, partial(server_settings, built=built), faults)
     network = _section(tables.network, network_settings, faults)
+    sbs = sbs_settings(tables, server, faults, built)
+    if server is not None and sbs is not None:
+        server = replace(server, sbs=sbs)
+    if network is not None and sbs is not None:
+        network = replace(network, fronthaul=sbs.fronthaul)
     radio = _section(tables.radio, partial(radio_settings, built=built), faults)
     scheduling = _section(tables.scheduling, partial(_scheduling, built=built), faults)
     workload = _workload(tables, built, server, faults)
@@ -85,7 +90,7 @@ def _scenario(parts: _Parts, entries: tuple[Any, ...]) -> Scenario | None:
     if scheduling is not None:
         check_scheduling(scheduling, entries, faults)
     if server is not None and scheduling is not None:
-        check_policies(entries, probe(server.spec, scheduling.lane_model), faults)
+        check_policies(entries, server, scheduling.lane_model, faults)
     if faults.found or workload is None:
         return None
     return Scenario(

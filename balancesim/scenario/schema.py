@@ -163,6 +163,30 @@ class ServerTable(Table):
         None, description="rate in GB/s at which draft weights are loaded; default: no delay"
     )
     acceptance: Annotated[Any, PlugIn("acceptance")] = Field("iid", description="acceptance law; default iid")
+    unlimited_memory: bool = Field(
+        False, description="under the discipline pipeline: no limit of the GPU's memory; default false"
+    )
+
+
+class SbsTable(Table):
+    """[sbs]: the small base station of each cell, which runs the draft model under the discipline pipeline."""
+
+    gpu: GpuName = Field(description="GPU of the catalogue")
+    utilisation: Share = Field(description="share of the GPU's memory that may be used")
+    reserve_gib: NonNegative = Field(description="memory in GiB kept for activations and buffers")
+    law: Annotated[Any, PlugIn("latency_laws")] = Field(description="cost law of the draft model on it")
+
+
+class FronthaulTable(Table):
+    """[fronthaul]: the link between an SBS and its server, the MBS."""
+
+    rate_gbps: Positive = Field(description="rate in Gbit/s")
+    delay_ms: Annotated[float, Field(ge=0, allow_inf_nan=True)] = Field(
+        description="propagation delay in ms; inf = the fronthaul is down"
+    )
+    token_bits: NonNegative = Field(description="bits of a drafted or verified token")
+    distribution_bits: NonNegative = Field(description="bits of a drafted token's distribution; 0 = not sent")
+    queueing: bool = Field(False, description="all SBS of a server share one link, in turn; default false")
 
 
 class SchedulingTable(Table):
@@ -190,4 +214,6 @@ class ScenarioTable(Table):
     network: NetworkTable
     server: ServerTable
     scheduling: SchedulingTable
+    sbs: SbsTable | None = Field(None, description="small base stations that draft for the server; default none")
+    fronthaul: FronthaulTable | None = Field(None, description="their links to the server; needed with them")
     policy: dict[str, dict[str, Any]] = Field(default_factory=dict, description="options of policies, by name")

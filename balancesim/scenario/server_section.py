@@ -24,7 +24,7 @@ def server_settings(table: ServerTable, faults: Faults, built: dict[str, Any]) -
             gpu=gpu,
             target=catalog.llm(table.target, table.weights, table.kv),
             target_law=built["server.law"],
-            usable_memory_bytes=gpu.memory_bytes * table.utilisation - table.reserve_gib * GIB,
+            usable_memory_bytes=_usable_bytes(table, gpu.memory_bytes),
             draft=draft,
             draft_law=built.get("server.draft_law"),
             draft_length=table.draft_length or 0,
@@ -35,6 +35,11 @@ def server_settings(table: ServerTable, faults: Faults, built: dict[str, Any]) -
         return None
     _check_draft_fits(spec, faults)
     return ServerSettings(spec, built["server.acceptance"])
+
+
+def _usable_bytes(table: ServerTable, memory_bytes: float) -> float:
+    """Return Q·utilisation − reserve, or no limit where it is switched off, as [P2] does for its MBS."""
+    return math.inf if table.unlimited_memory else memory_bytes * table.utilisation - table.reserve_gib * GIB
 
 
 def _check_draft_keys(table: ServerTable, faults: Faults) -> None:

@@ -1,11 +1,13 @@
 """The resolved settings of a run: frozen dataclasses in SI units, one for each section of a scenario."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from balancesim.core.pipeline_lanes import PipelineLanes
+from balancesim.core.pipeline_nodes import Fronthaul, Sbs
 from balancesim.core.problem import LaneModel
 from balancesim.core.server import ServerSpec
 from balancesim.core.slicing import Slicing
@@ -61,6 +63,7 @@ class Network:
     user_height_m: float | None = None
     cell_positions_m: tuple[tuple[float, float], ...] | None = None  #: None = sites of a hexagonal grid
     user_positions_m: tuple[tuple[float, float], ...] | None = None  #: None = drawn; given ones use the nearest cell
+    fronthaul: Fronthaul | None = None  #: of the SBS at each cell's site to the cell's server; None = no SBS
 
     @property
     def cells(self) -> int:
@@ -119,6 +122,21 @@ class ServerSettings:
 
     spec: ServerSpec
     acceptance: "AcceptanceLaw"
+    sbs: Sbs | None = None  #: at the site of each of its cells
+
+    def under(self, lane_model: LaneModel) -> ServerSpec:
+        """Return the server as a discipline uses it: the MBS of its SBS, or alone.
+
+        Raises:
+            ValueError: the discipline needs an SBS.
+        """
+        if not isinstance(lane_model, PipelineLanes):
+            return self.spec
+        if self.sbs is None:
+            raise ValueError(
+                "sbs: is missing: the discipline pipeline drafts at small base stations; add [sbs] and [fronthaul]"
+            )
+        return replace(self.spec, sbs=self.sbs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,3 +176,7 @@ class Scenario:
             if entry.label == label:
                 return entry
         raise ValueError(unknown_name("policy", label, [entry.label for entry in self.policies]))
+
+    def lane_model(self, label: str) -> LaneModel:
+        """Return the discipline under which a policy runs: its own, or the scenario's."""
+        return self.policy(label).lane_model or self.scheduling.lane_model

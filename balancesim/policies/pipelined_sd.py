@@ -1,0 +1,124 @@
+"""Speculative decoding over two nodes in a pipeline: batches, draft length and bandwidths together (model.md §7)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from balancesim.core.decision import Decision
+from balancesim.core.pipeline import PipelinePlan, fits_memory
+from balancesim.core.pipeline_instance import PipelineInstance, admit
+from balancesim.core.pipeline_plans import (
+    heuristic_batching,
+    joint,
+    joint_exact,
+    maximum_batching,
+    no_batching,
+    static_batching,
+    uniform_bandwidth,
+    without_pipeline,
+)
+from balancesim.core.pipeline_problem import DraftLengths, behind, fits_alone, instance_of, lanes_of
+from balancesim.core.problem import Problem
+from balancesim.units import IntArray
+
+
+class Batching(StrEnum):
+    """How tasks are cut into batches."""
+
+    DP = "dp"  #: the paper's dynamic programming
+    EXACT = "exact"  #: the best contiguous batches, by branch and bound
+    NONE = "none"  #: every task alone
+    STATIC = "static"  #: ``batch_size`` tasks each, in order of arrival
+    MAXIMUM = "maximum"  #: the largest batches that the memory allows
+    HEURISTIC = "heuristic"  #: prompts of similar length, by powers of two
+
+
+class Bandwidth(StrEnum):
+    """How uploads that begin together share the band."""
+
+    OPTIMAL = "optimal"  #: so that all end together
+    UNIFORM = "uniform"  #: equally
+
+
+@dataclass(frozen=True, slots=True)
+class PipelinedSd:
+    """The two-node pipeline of arXiv 2510.11331: batches, draft length and bandwidths together; baselines as options.
+
+    At an epoch it plans for the oldest waiting requests that fit both memories together. The objective is the paper's,
+    the time until all of them are done, whatever their deadlines.
+    """
+
+    name: ClassVar[str] = "pipelined_sd"
+    disciplines: ClassVar[tuple[str, ...]] = ("pipeline",)
+
+    batching: Batching = Batching.DP
+    batch_size: int = 10  #: of static batching
+    draft_length: int | None = None  #: l; None = the best up to ``max_draft_length``
+    max_draft_length: int = 10  #: l_max; l = 0 decodes on the MBS alone, autoregressively
+    bandwidth: Bandwidth = Bandwidth.OPTIMAL
+    pipelined: bool = True  #: False: one batch at a time is inside, that of the oldest request first
+    max_tasks: int = 50  #: planned at an epoch: the time that a decision takes grows with the square
+    #: plan anew as soon as no more than so many batches are inside; 0 = when all are done, as the paper does
+    batches_inside: int = 0
+
+    def __post_init__(self) -> None:
+        for field, least in (("batch_size", 1), ("max_draft_length", 0), ("max_tasks", 1), ("batches_inside", 0)):
+            if getattr(self, field) < least:
+                raise ValueError(f"{field} must be at least {least}, got {getattr(self, field)}")
+        if self.draft_length is not None and self.draft_length < 0:
+            raise ValueError(f"draft_length must be at least 0, got {self.draft_length}; leave it out to optimise it")
+        if not self.pipelined and self.batches_inside:
+            raise ValueError(f"batches_inside must be 0 without a pipeline, got {self.batches_inside}")
+
+    def decide(self, problem: Problem) -> Decision:
+        """Return the batches under way and, when it is time, new ones behind them, one lane each.
+
+        Requests whose KV cache exceeds a node's empty memory are rejected; those without a channel wait. While the
+        fronthaul is down, batches are decoded on the MBS alone.
+        """
+        if len(problem.lanes) > self.batches_inside:
+            return behind(problem, ())
+        users, lengths = problem.candidates, DraftLengths(self.max_draft_length, self.draft_length)
+        queue = np.lexsort((users.request_id, -users.waited_s))
+        possible = fits_alone(instance_of(problem, queue, lengths, held=False))
+        rejected = users.request_id[queue[~possible]]
+        queue = queue[possible & np.isfinite(users.upload_s[queue])][: self.max_tasks]
+        instance = instance_of(problem, queue, lengths)
+        chosen = admit(instance).admitted
+        plan, chosen = self._plan(instance, chosen)
+        lanes = lanes_of(problem, queue[chosen], plan.batches, plan.draft_length)
+        named = zip(users.request_id[queue[chosen]].tolist(), plan.bandwidth_hz.tolist(), strict=True)
+        members = {member for lane in lanes for member in lane.members}
+        weights = {request_id: hertz for request_id, hertz in named if hertz > 0 and request_id in members}
+        return replace(behind(problem, lanes), rejected=tuple(rejected.tolist()), bandwidth_weights=weights)
+
+    def _plan(self, instance: PipelineInstance, chosen: IntArray) -> tuple[PipelinePlan, IntArray]:
+        """Return the plan for the tasks chosen, or for the oldest of them where a baseline's padding needs too much."""
+        while True:
+            part = instance.take(chosen)
+            plan = self._planner(part)
+            if self.bandwidth is Bandwidth.UNIFORM:
+                plan = uniform_bandwidth(part, plan)
+            if not self.pipelined:
+                plan = replace(plan, batches=tuple(batch for batch in plan.batches if 0 in batch))
+            if not plan.batches or fits_memory(part, plan.batches, plan.draft_length):
+                return plan, chosen
+            chosen = chosen[: len(chosen) - 1 - len(chosen) // 8]
+
+    @property
+    def _planner(self) -> Callable[[PipelineInstance], PipelinePlan]:
+        if not self.pipelined and self.batching in (Batching.DP, Batching.EXACT):
+            return without_pipeline  # a shortest path, exact
+        planners: dict[Batching, Callable[[PipelineInstance], PipelinePlan]] = {
+            Batching.DP: joint,
+            Batching.EXACT: joint_exact,
+            Batching.NONE: no_batching,
+            Batching.STATIC: partial(static_batching, batch_size=self.batch_size),
+            Batching.MAXIMUM: maximum_batching,
+            Batching.HEURISTIC: heuristic_batching,
+        }
+        return planners[self.batching]
