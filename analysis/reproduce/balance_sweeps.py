@@ -11,7 +11,7 @@ from joblib import Parallel, delayed
 from analysis.reproduce.balance_study import COST_FORMS, PAIR, PAIRS, Round, Setting, one_round, weight_bytes
 from balancesim.core.decision import Decision, Lane
 from balancesim.core.feasibility import is_feasible
-from balancesim.core.lane_models import members_of
+from balancesim.core.members import members_of
 from balancesim.core.memory import speculates
 from balancesim.core.padded import Members
 from balancesim.core.problem import tolerance
