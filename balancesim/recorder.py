@@ -1,7 +1,7 @@
 """Rows of a run to its tables: on disk (`Recorder`) or in memory (`MemoryRecorder`). Nothing is computed here."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -50,9 +50,10 @@ class Recorder:
             table: TableWriter(table, manifest.table_path(self._folder, table, info.policy, info.replication))
             for table in TABLES
         }
-        self._append_request = self._writers["requests"].append
-        self._append_epoch = self._writers["epochs"].append
-        self._append_gpu = self._writers["gpu"].append
+        #: take the row of a request, a decision or a GPU span (`RowSink`); nothing stands between it and its table
+        self.request: Callable[[RequestRow], None] = self._writers["requests"].append
+        self.epoch: Callable[[EpochRow], None] = self._writers["epochs"].append
+        self.gpu: Callable[[GpuRow], None] = self._writers["gpu"].append
         self._over = False
 
     def __enter__(self) -> Self:
@@ -74,18 +75,6 @@ class Recorder:
                 f"options (first: policy {stale[0].policy}, replication {stale[0].replication}); remove them or "
                 f"use another folder"
             )
-
-    def request(self, row: RequestRow) -> None:
-        """Take the row of a request."""
-        self._append_request(row)
-
-    def epoch(self, row: EpochRow) -> None:
-        """Take the row of a decision."""
-        self._append_epoch(row)
-
-    def gpu(self, row: GpuRow) -> None:
-        """Take the row of a GPU span."""
-        self._append_gpu(row)
 
     def close(self, summary: RunSummary) -> Path:
         """Put the tables in their place, the manifest last, and return the manifest's path."""

@@ -34,6 +34,9 @@ class InstantLink:
     def predicted_s(self, user_ids, bits):
         return np.zeros(len(user_ids))
 
+    def time_s(self, user_id, bits):
+        return 0.0
+
     def spectral_efficiency(self, user_ids):
         return np.ones(len(user_ids))
 

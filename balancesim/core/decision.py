@@ -10,6 +10,8 @@ from balancesim.core.request import Mode
 AD_LANE = 0
 SD_LANE = 1
 
+_NO_WEIGHTS: Mapping[int, float] = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True)
 class Lane:
@@ -31,19 +33,19 @@ class Decision:
     lanes: tuple[Lane, ...] = ()
     rejected: tuple[int, ...] = ()
     #: weights of admitted requests' uploads on a shared band, by request id; empty leaves the split to the allocator
-    bandwidth_weights: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
+    bandwidth_weights: Mapping[int, float] = field(default_factory=lambda: _NO_WEIGHTS)
 
     @property
     def admitted(self) -> tuple[int, ...]:
         """All request ids admitted by this decision, lane after lane."""
-        return tuple(member for lane in self.lanes for member in lane.members)
+        return tuple([member for lane in self.lanes for member in lane.members])
 
     @property
     def gpu_share_ad(self) -> float:
         """z: the GPU share of all AD lanes together."""
-        return sum(lane.gpu_share for lane in self.lanes if lane.mode is Mode.AD)
+        return sum([lane.gpu_share for lane in self.lanes if lane.mode is Mode.AD])
 
     @property
     def memory_share_ad(self) -> float:
         """λ: the memory share of all AD lanes together."""
-        return sum(lane.memory_share for lane in self.lanes if lane.mode is Mode.AD)
+        return sum([lane.memory_share for lane in self.lanes if lane.mode is Mode.AD])

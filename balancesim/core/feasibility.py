@@ -1,14 +1,14 @@
 """Whether a decision may be carried out, with every reason in words (constraints of P0, model.md §5, and of §10)."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
 from balancesim.core.decision import Decision, Lane
-from balancesim.core.memory import speculates
+from balancesim.core.memory import any_speculates, speculates
 from balancesim.core.problem import TOLERANCE, CoupledLaneModel, LanePrediction, Problem, tolerance
 from balancesim.core.request import Mode
 
@@ -25,7 +25,7 @@ class Feasibility:
 
 def uses_sd(problem: Problem, decision: Decision) -> bool:
     """Return whether the draft model must be in memory: a lane in use speculates, or residents do."""
-    return problem.uses_sd or any(speculates(lane.mode, lane.draft_length) for lane in decision.lanes)
+    return problem.uses_sd or any_speculates(decision.lanes)
 
 
 def free_bytes(problem: Problem, decision: Decision) -> float:
@@ -67,19 +67,21 @@ def check_structure(problem: Problem, decision: Decision) -> None:
     Raises:
         ValueError: the first broken rule, in one line.
     """
-    for reason in chain(_structure(problem, decision), _whole_memory(problem, decision)):
+    reason = next(chain(_structure(problem, decision), _whole_memory(problem, decision)), None)
+    if reason is not None:
         raise ValueError(f"decision at epoch {problem.epoch}: {reason}")
 
 
 def _structure(problem: Problem, decision: Decision) -> Iterator[str]:
     yield from _members(problem, decision)
-    yield from _shares(decision)
-    by_id = {lane.lane_id: lane for lane in decision.lanes}
-    if len(by_id) < len(decision.lanes):
-        yield f"lane_id must be unique, got {[lane.lane_id for lane in decision.lanes]}"
-    for lane in decision.lanes:
+    lanes = decision.lanes
+    yield from _shares(lanes)
+    by_id = {lane.lane_id: lane for lane in lanes}
+    if len(by_id) < len(lanes):
+        yield f"lane_id must be unique, got {[lane.lane_id for lane in lanes]}"
+    for lane in lanes:
         yield from _mode(problem, lane)
-    for before in problem.lanes if decision.lanes else ():
+    for before in problem.lanes if lanes else ():
         yield from _kept(before, by_id.get(before.lane_id))
     if isinstance(problem.lane_model, CoupledLaneModel):
         yield from problem.lane_model.broken_rules(problem, decision)
@@ -90,27 +92,35 @@ def _members(problem: Problem, decision: Decision) -> Iterator[str]:
     if len(set(named)) < len(named):
         twice = sorted({request_id for request_id in named if named.count(request_id) > 1})
         yield f"members and rejected must be disjoint, got request ids {twice} more than once"
-    unknown = sorted({request_id for request_id in named if request_id not in problem.position})
-    if unknown:
-        yield f"members and rejected must be candidates, got request ids {unknown}"
-    strangers = sorted(key for key in decision.bandwidth_weights if key not in problem.position)
-    if any(not 0 < weight < math.inf for weight in decision.bandwidth_weights.values()):
-        yield f"bandwidth_weights must be finite and above 0, got {dict(decision.bandwidth_weights)}"
+    try:
+        problem.rows(named)
+    except KeyError as error:
+        yield f"members and rejected must be candidates, got request ids {sorted(set(error.args[0]))}"
+    if decision.bandwidth_weights:
+        yield from _weights(problem, decision.bandwidth_weights)
+
+
+def _weights(problem: Problem, weights: Mapping[int, float]) -> Iterator[str]:
+    if any(not 0 < weight < math.inf for weight in weights.values()):
+        yield f"bandwidth_weights must be finite and above 0, got {dict(weights)}"
+    strangers = sorted(key for key in weights if key not in problem.position)
     if strangers:
         yield f"bandwidth_weights must be of candidates, got request ids {strangers}"
 
 
-def _shares(decision: Decision) -> Iterator[str]:
-    for field in ("gpu_share", "memory_share"):
-        shares = [getattr(lane, field) for lane in decision.lanes]
-        for lane, share in zip(decision.lanes, shares, strict=True):
+def _shares(lanes: Sequence[Lane]) -> Iterator[str]:
+    gpu = memory = 0.0
+    for lane in lanes:
+        gpu += lane.gpu_share
+        memory += lane.memory_share
+        for field, share in (("gpu_share", lane.gpu_share), ("memory_share", lane.memory_share)):
             if not -TOLERANCE <= share <= 1 + TOLERANCE:
                 yield f"lane {lane.lane_id}: {field} must be between 0 and 1, got {share}"
-        if sum(shares) > 1 + TOLERANCE:
-            yield f"{field} of all lanes must sum to at most 1, got {sum(shares):.6g}"
-    for lane in decision.lanes:
         if lane.members and not lane.gpu_share > 0:
             yield f"lane {lane.lane_id}: gpu_share must be above 0 where requests are admitted, got {lane.gpu_share}"
+    for field, total in (("gpu_share", gpu), ("memory_share", memory)):
+        if total > 1 + TOLERANCE:
+            yield f"{field} of all lanes must sum to at most 1, got {total:.6g}"
 
 
 def _mode(problem: Problem, lane: Lane) -> Iterator[str]:
@@ -147,11 +157,11 @@ def _memory(problem: Problem, decision: Decision, predictions: list[LanePredicti
 
 
 def _whole_memory(problem: Problem, decision: Decision) -> Iterator[str]:
-    if not decision.admitted:
+    if not any(lane.members for lane in decision.lanes):
         return
     free = free_bytes(problem, decision)
-    new = sum(problem.lane_model.new_bytes(problem, lane) for lane in decision.lanes)
-    if problem.held_bytes + new > free + float(tolerance(free)):
+    new = sum([problem.lane_model.new_bytes(problem, lane) for lane in decision.lanes])
+    if problem.held_bytes + new > free + TOLERANCE * max(1.0, abs(free)):
         got = f"{problem.held_bytes:.6g} held + {new:.6g} new"
         yield f"memory of all lanes must be at most {free:.6g} bytes, got {got}"
 

@@ -9,7 +9,7 @@ import numpy as np
 from balancesim.core.aligned import AlignedLane, binding, candidate_rows, joined, resident_rows
 from balancesim.core.decision import Lane
 from balancesim.core.members import members_of, rows_of
-from balancesim.core.memory import padded_kv_bytes, request_kv_bytes, speculates
+from balancesim.core.memory import batch_kv_bytes, padded_kv_bytes, speculates
 from balancesim.core.padded import BatchCost, Members, padded_batch, per_user_batch
 from balancesim.core.pipeline_lanes import PipelineLanes
 from balancesim.core.problem import LaneModel, LanePrediction, Problem, SubProblem
@@ -141,9 +141,11 @@ class ContinuousLanes:
 
     def new_bytes(self, problem: Problem, lane: Lane) -> float:
         """Return Σ over new members of their reservations."""
-        rows = rows_of(problem, lane)
-        tokens = (problem.candidates.prompt_tokens[rows] + problem.candidates.output_tokens[rows]).astype(float)
-        return float(np.sum(request_kv_bytes(problem.server, lane.mode, lane.draft_length, tokens)))
+        if not lane.members:
+            return 0.0
+        rows, users = rows_of(problem, lane), problem.candidates
+        tokens = float((users.prompt_tokens[rows] + users.output_tokens[rows]).sum())
+        return batch_kv_bytes(problem.server, lane.mode, lane.draft_length, len(rows), tokens)
 
     def sub_problem(self, problem: Problem, lane: Lane) -> SubProblem:
         """Return the sub-problem of joining a running lane, solved by insertion (`core.solver_continuous`)."""

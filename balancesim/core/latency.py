@@ -55,5 +55,8 @@ def rounds_s(server: ServerSpec, sequences: Numeric, context_tokens: Numeric, dr
 
 def _each(times_s: Numeric, context_tokens: Numeric) -> Numeric:
     """Return one time per context: a law that ignores the context answers with a single number."""
+    if isinstance(times_s, np.ndarray) and isinstance(context_tokens, np.ndarray):  # the usual case, without detours
+        shape = context_tokens.shape
+        return times_s if times_s.shape == shape else np.broadcast_to(times_s, shape)
     shape = np.shape(context_tokens)
     return times_s if np.shape(times_s) == shape else np.broadcast_to(times_s, shape)

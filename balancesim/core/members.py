@@ -1,7 +1,5 @@
 """The candidates that a lane of a decision names."""
 
-import numpy as np
-
 from balancesim.core.decision import Lane
 from balancesim.core.problem import Candidates, Problem
 from balancesim.units import IntArray
@@ -13,11 +11,10 @@ def rows_of(problem: Problem, lane: Lane) -> IntArray:
     Raises:
         ValueError: a member is not a candidate.
     """
-    position = problem.position
-    unknown = [member for member in lane.members if member not in position]
-    if unknown:
-        raise ValueError(f"lane {lane.lane_id}: members must be candidates, got request ids {unknown}")
-    return np.array([position[member] for member in lane.members], dtype=np.int64)
+    try:
+        return problem.rows(lane.members)
+    except KeyError as error:
+        raise ValueError(f"lane {lane.lane_id}: members must be candidates, got request ids {error}") from None
 
 
 def members_of(problem: Problem, lane: Lane) -> Candidates:

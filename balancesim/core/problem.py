@@ -1,6 +1,6 @@
 """What a policy sees at a scheduling epoch: predictions and the current state, never the future."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
@@ -31,7 +31,9 @@ class Candidates:
 
     def __post_init__(self) -> None:
         for column in vars(self).values():
-            column.flags.writeable = False
+            flags = column.flags
+            if flags.writeable:
+                flags.writeable = False
 
     def __len__(self) -> int:
         return len(self.request_id)
@@ -161,6 +163,10 @@ class CoupledLaneModel(LaneModel, Protocol):
         ...
 
 
+#: Candidates per request looked for from which a scan beats a dictionary.
+_FEW = 32
+
+
 @dataclass(frozen=True)
 class Problem:
     """An immutable scheduling problem. ``residents`` are built only when a policy looks at them."""
@@ -180,11 +186,33 @@ class Problem:
     @cached_property
     def position(self) -> dict[int, int]:
         """Row of a candidate by its request id."""
-        return {request_id: row for row, request_id in enumerate(self.candidates.request_id.tolist())}
+        request_ids = self.candidates.request_id.tolist()
+        return dict(zip(request_ids, range(len(request_ids)), strict=True))
+
+    def rows(self, request_ids: Sequence[int]) -> IntArray:
+        """Return the rows of candidates, in the order of the ids.
+
+        Raises:
+            KeyError: ids that are no candidate's, as its argument.
+        """
+        column = self.candidates.request_id
+        if _FEW * len(request_ids) > len(column):
+            rows = [self.position.get(request_id, -1) for request_id in request_ids]
+        else:  # a few of many: to look for each is cheaper than to make a table of all
+            rows = []
+            for request_id in request_ids:
+                row = int((column == request_id).argmax())
+                rows.append(row if column[row] == request_id else -1)
+        if -1 in rows:
+            raise KeyError([request_id for request_id, row in zip(request_ids, rows, strict=True) if row < 0])
+        return np.array(rows, dtype=np.int64)
 
     def lane_in_force(self, lane_id: int) -> Lane | None:
         """Return the lane with this number that has residents, if there is one."""
-        return next((lane for lane in self.lanes if lane.lane_id == lane_id), None)
+        for lane in self.lanes:
+            if lane.lane_id == lane_id:
+                return lane
+        return None
 
     def held_elsewhere_bytes(self, lane_id: int) -> float:
         """Return the KV memory held by residents of other lanes than this one."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from balancesim.core.decision import Lane
-from balancesim.core.memory import speculates
+from balancesim.core.memory import any_speculates
 from balancesim.core.problem import Problem
 from balancesim.units import BoolArray, FloatArray, IntArray
 
@@ -24,15 +24,15 @@ class Room:
 
 def room(problem: Problem, steered: tuple[int, ...]) -> Room:
     """Return the room for the lanes with these numbers."""
-    others = tuple(replace(lane, members=()) for lane in problem.lanes if lane.lane_id not in steered)
-    gpu = 1.0 - math.fsum(lane.gpu_share for lane in others)
-    memory = 1.0 - math.fsum(lane.memory_share for lane in others)
+    others = tuple([replace(lane, members=()) for lane in problem.lanes if lane.lane_id not in steered])
+    gpu = 1.0 - math.fsum([lane.gpu_share for lane in others])
+    memory = 1.0 - math.fsum([lane.memory_share for lane in others])
     return Room(others, gpu if gpu > _NOTHING else 0.0, memory if memory > _NOTHING else 0.0)
 
 
 def free_for(problem: Problem, lanes: tuple[Lane, ...]) -> float:
     """Return the KV memory when these lanes may be used: W_S is taken off if one of them, or a resident, speculates."""
-    drafts = problem.uses_sd or any(speculates(lane.mode, lane.draft_length) for lane in lanes)
+    drafts = problem.uses_sd or any_speculates(lanes)
     return max(0.0, problem.server.free_bytes(uses_sd=drafts))
 
 

@@ -1,6 +1,6 @@
 """First come, first served: continuous batching as today's serving engines do it, blind to deadlines."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -31,27 +31,35 @@ class Fcfs:
         completion times are predicted.
         """
         lane = ad_lane() if self.mode is Mode.AD else sd_lane(problem, self.draft_length)
+        before = problem.lane_in_force(lane.lane_id)
         space = room(problem, (lane.lane_id,))
-        lane = replace(lane, gpu_share=space.gpu_share, memory_share=space.memory_share)
-        members = self._members(problem, lane) if space.gpu_share > 0 else ()
-        mine: tuple[Lane, ...] = (replace(lane, members=members),)
-        if not members and problem.lane_in_force(lane.lane_id) is None:
-            mine = ()
-        return Decision((*mine, *space.others))
+        alone = before is not None and len(problem.lanes) == 1
+        share = 1.0 if alone else space.memory_share  # whoever runs alone fills what there is
+        members = self._members(problem, lane, share) if space.gpu_share > 0 else ()
+        if not members and before is None:
+            return Decision(space.others)
+        lane = Lane(lane.lane_id, lane.mode, space.gpu_share, space.memory_share, members, lane.draft_length)
+        return Decision((lane, *space.others))
 
     @staticmethod
-    def _members(problem: Problem, lane: Lane) -> tuple[int, ...]:
+    def _members(problem: Problem, lane: Lane, memory_share: float) -> tuple[int, ...]:
         users = problem.candidates
-        # Candidates come in order of arrival; sorting makes the answer independent of that. Without a channel: wait.
-        first = np.lexsort((users.request_id, -users.waited_s)) if len(users) > 1 else slice(None)
-        queue = users.request_id[first][np.isfinite(users.upload_s[first])].tolist()
-        free = free_for(problem, (lane,)) - problem.held_bytes
-        if problem.lane_in_force(lane.lane_id) is None or len(problem.lanes) > 1:
-            free = min(free, lane.memory_share * free_for(problem, (lane,)))
-        low, high = 0, len(queue)
-        middle = high  # most often all fit
-        while low < high:  # reservations grow with the prefix
-            fits = problem.lane_model.new_bytes(problem, replace(lane, members=tuple(queue[:middle]))) <= free
-            low, high = (middle, high) if fits else (low, middle - 1)
-            middle = (low + high + 1) // 2
-        return tuple(queue[:low])
+        queue, reachable = users.request_id, np.isfinite(users.upload_s)  # without a channel: wait
+        if len(queue) > 1:  # candidates come in order of arrival; sorting makes the answer independent of that
+            first = np.lexsort((queue, -users.waited_s))
+            queue, reachable = queue[first], reachable[first]
+        queue = queue[reachable]
+        whole = free_for(problem, (lane,))
+        free = min(whole - problem.held_bytes, memory_share * whole)
+        # Reservations grow with the prefix. It doubles while it fits, from one, since most epochs can admit a few at
+        # most; then the interval that is left is halved.
+        members: tuple[int, ...] = ()
+        high, step = len(queue), 1
+        while len(members) < high:
+            longer = tuple(queue[: min(len(members) + step, high)].tolist())
+            filled = Lane(lane.lane_id, lane.mode, 1.0, 1.0, longer, lane.draft_length)
+            if problem.lane_model.new_bytes(problem, filled) <= free:
+                members, step = longer, 2 * step
+            else:
+                high, step = len(longer) - 1, max(1, step // 2)
+        return members

@@ -1,6 +1,6 @@
 """A cell seen from its server: prompts go up, answers come down, the backhaul delays both."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -26,6 +26,10 @@ class Link(Protocol):
 
     def predicted_s(self, user_ids: IntArray, bits: FloatArray) -> FloatArray:
         """Return transfer times at the rates of the present block; inf in outage."""
+        ...
+
+    def time_s(self, user_id: int, bits: float) -> float:
+        """Return the time of one transfer, as `predicted_s` does of many."""
         ...
 
     def spectral_efficiency(self, user_ids: IntArray) -> FloatArray:
@@ -70,7 +74,9 @@ class Uploads:
         cell, request = self.cells[visit.cell_id], visit.request
         visit.upload_start_s = self.env.now
         visit.uplink_sinr = cell.uplink.sinr(request.user_id)
-        self._ends[request.request_id] = self.env.now + self.predicted_s([visit])[0]
+        bits = cell.prompt_bits(visit)
+        own_s = cell.uplink.time_s(request.user_id, bits) + cell.backhaul_s
+        self._ends[request.request_id] = self.env.now + own_s
 
         def at_server(_: simpy.Event | None = None) -> None:
             if self._ends.pop(request.request_id, None) is not None:
@@ -83,8 +89,7 @@ class Uploads:
             else:
                 at_server()
 
-        weight = visit.bandwidth_weight
-        cell.uplink.send(request.request_id, request.user_id, cell.prompt_bits(visit), uploaded, weight)
+        cell.uplink.send(request.request_id, request.user_id, bits, uploaded, visit.bandwidth_weight)
 
     def cancel(self, visit: Visit) -> None:
         """Give the upload up."""
@@ -95,31 +100,13 @@ class Uploads:
         """Return the rest of an upload under way, as predicted when it began."""
         return max(0.0, self._ends[visit.request.request_id] - self.env.now)
 
-    def predicted_s(self, visits: Sequence[Visit]) -> FloatArray:
-        """Return the upload times of prompts that would start now, backhaul included; 0 for those that are in."""
-        result = np.zeros(len(visits))
-        for cell, rows, users in self._missing(visits):
-            bits = np.array([cell.prompt_bits(visits[i]) for i in rows])
-            result[rows] = cell.uplink.predicted_s(users, bits) + cell.backhaul_s
-        return result
-
-    def spectral_efficiency(self, visits: Sequence[Visit]) -> FloatArray:
-        """Return η of the uplinks over which prompts are still to come; NaN for prompts that are in."""
-        result = np.full(len(visits), np.nan)
-        for cell, rows, users in self._missing(visits):
-            result[rows] = cell.uplink.spectral_efficiency(users)
-        return result
-
-    def _missing(self, visits: Sequence[Visit]) -> list[tuple[Cell, list[int], IntArray]]:
-        """Return per cell the positions and users of the visits whose prompt is not in."""
-        rows = [i for i, visit in enumerate(visits) if visit.upload_end_s is None]
-        index: dict[int, list[int]] = {}
-        for i in rows:
-            index.setdefault(visits[i].cell_id, []).append(i)
-        return [
-            (self.cells[cell_id], positions, np.array([visits[i].request.user_id for i in positions]))
-            for cell_id, positions in index.items()
-        ]
+    def predicted(self, cell_id: IntArray, user_id: IntArray, bits: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the times of uploads that would start now, backhaul included, and η of their uplinks now."""
+        times_s, efficiency = np.empty(len(bits)), np.empty(len(bits))
+        for cell, rows in by_cell(self.cells, cell_id):
+            times_s[rows] = cell.uplink.predicted_s(user_id[rows], bits[rows]) + cell.backhaul_s
+            efficiency[rows] = cell.uplink.spectral_efficiency(user_id[rows])
+        return times_s, efficiency
 
 
 @dataclass(frozen=True)
@@ -134,14 +121,18 @@ class Answers:
     cells: dict[int, Cell]
     received: Callable[[Visit], None]  #: the user has the whole answer
 
-    def predicted_s(self, visits: Sequence[Visit]) -> FloatArray:
-        """Return t_down of answers of the predicted length that would leave now, backhaul included."""
-        result = np.zeros(len(visits))
-        for cell, index in by_cell(self.cells, visits):
-            users = np.array([visits[i].request.user_id for i in index])
-            bits = np.array([cell.answer_bits(visits[i].request.predicted_output_tokens) for i in index])
-            result[index] = cell.downlink.predicted_s(users, bits) + cell.backhaul_s
-        return result
+    def predicted_s(self, cell_id: IntArray, user_id: IntArray, bits: FloatArray) -> FloatArray:
+        """Return t_down of answers of so many bits that would leave now, backhaul included."""
+        times_s = np.empty(len(bits))
+        for cell, rows in by_cell(self.cells, cell_id):
+            times_s[rows] = cell.downlink.predicted_s(user_id[rows], bits[rows]) + cell.backhaul_s
+        return times_s
+
+    def downlink_s(self, visit: Visit) -> float:
+        """Return t_down of one visit's answer of the predicted length."""
+        cell, request = self.cells[visit.cell_id], visit.request
+        bits = cell.answer_bits(request.predicted_output_tokens)
+        return cell.downlink.time_s(request.user_id, bits) + cell.backhaul_s
 
     def first_token(self, visit: Visit) -> None:
         """Send the first token on its way where answers are streamed."""
@@ -163,7 +154,7 @@ class Answers:
         bits = visit.tokens_out * cell.bits_per_token
         if cell.streamed:
             since = visit.server_first_token_s if visit.server_first_token_s is not None else self.env.now
-            whole_s = float(cell.downlink.predicted_s(np.array([user_id]), np.array([bits]))[0])
+            whole_s = cell.downlink.time_s(user_id, bits)
             sent = (self.env.now - since) / whole_s if whole_s > 0 else 1.0
             bits = max(cell.bits_per_token, bits * (1.0 - sent))
 
@@ -182,12 +173,8 @@ class Answers:
         cell.downlink.send(2 * visit.request.request_id + 1, user_id, bits, arrived)
 
 
-def by_cell(cells: dict[int, Cell], visits: Sequence[Visit]) -> list[tuple[Cell, list[int]]]:
-    """Return the cells of the visits with the positions of each cell's visits."""
+def by_cell(cells: dict[int, Cell], cell_id: IntArray) -> list[tuple[Cell, IntArray | slice]]:
+    """Return the cells named in a column with the rows of each."""
     if len(cells) == 1:
-        (cell,) = cells.values()
-        return [(cell, list(range(len(visits))))] if visits else []
-    index: dict[int, list[int]] = {}
-    for position, visit in enumerate(visits):
-        index.setdefault(visit.cell_id, []).append(position)
-    return [(cells[cell_id], positions) for cell_id, positions in index.items()]
+        return [(cell, slice(None)) for cell in cells.values()]
+    return [(cells[number], np.flatnonzero(cell_id == number)) for number in np.unique(cell_id).tolist()]

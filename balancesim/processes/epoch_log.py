@@ -1,5 +1,6 @@
 """Epoch records that stay open until the requests admitted in them are done, so that prediction meets outcome."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -8,15 +9,23 @@ from balancesim.core.decision import Decision
 from balancesim.core.problem import Problem
 from balancesim.core.request import Mode
 
+_NONE: tuple[tuple[()], ...] = ((),) * 5
+
 
 @dataclass(slots=True)
 class _Open:
     """An epoch whose record is not complete."""
 
-    row: EpochRow
+    epoch: int
+    epoch_s: float
+    candidates: int
+    residents: int
+    decision: Decision
+    kv_used_bytes: float
+    kv_capacity_bytes: float
     outstanding: int  #: admitted requests still inside
     last_s: float | None = None
-    peak_known: bool = False
+    peak_bytes: float | None = None
 
 
 class EpochLog:
@@ -29,44 +38,18 @@ class EpochLog:
 
     def decided(self, problem: Problem, decision: Decision, residents: int, kv: tuple[float, float]) -> None:
         """Open the record of a decision; ``kv`` is the memory held after it and the capacity, in bytes."""
-        counts = {
-            mode: sum(len(lane.members) for lane in decision.lanes if lane.mode is mode) for mode in (Mode.AD, Mode.SD)
-        }
-        lanes = decision.lanes
-        predictions = [lane.predicted_finish_s for lane in lanes if lane.members]
-        known = [value for value in predictions if value is not None]
-        row = EpochRow(
-            server_id=self._server_id,
-            epoch=problem.epoch,
-            epoch_s=problem.now_s,
-            candidates=len(problem.candidates),
-            residents=residents,
-            rejected=len(decision.rejected),
-            admitted=counts[Mode.AD] + counts[Mode.SD],
-            admitted_ad=counts[Mode.AD],
-            admitted_sd=counts[Mode.SD],
-            gpu_share_ad=decision.gpu_share_ad if lanes else None,
-            memory_share_ad=decision.memory_share_ad if lanes else None,
-            lane_id=tuple(lane.lane_id for lane in lanes),
-            lane_mode=tuple(lane.mode for lane in lanes),
-            lane_gpu_share=tuple(lane.gpu_share for lane in lanes),
-            lane_memory_share=tuple(lane.memory_share for lane in lanes),
-            lane_admitted=tuple(len(lane.members) for lane in lanes),
-            kv_used_bytes=kv[0],
-            kv_peak_bytes=kv[0],
-            kv_capacity_bytes=kv[1],
-            predicted_finish_s=max(known) if known and len(known) == len(predictions) else None,
-            measured_finish_s=None,
+        admitted = sum([len(lane.members) for lane in decision.lanes])
+        epoch = problem.epoch
+        self._open[epoch] = _Open(
+            epoch, problem.now_s, len(problem.candidates), residents, decision, kv[0], kv[1], admitted
         )
-        self._open[problem.epoch] = _Open(row, row.admitted)
 
     def peak(self, epoch: int, peak_bytes: float) -> None:
         """Close the memory peak of an epoch: the next decision is about to be taken, or the run is over."""
         record = self._open.get(epoch)
         if record is not None:
-            record.row = record.row._replace(kv_peak_bytes=peak_bytes)
-            record.peak_known = True
-            self._close_if_complete(epoch, record)
+            record.peak_bytes = peak_bytes
+            self._close_if_complete(record)
 
     def left(self, epoch: int, at_s: float, *, answered: bool) -> None:
         """One of the requests admitted at an epoch has left the server."""
@@ -74,17 +57,57 @@ class EpochLog:
         record.outstanding -= 1
         if answered:
             record.last_s = at_s
-        self._close_if_complete(epoch, record)
+        self._close_if_complete(record)
 
     def close(self) -> None:
         """Write what is still open; a completion that was not reached stays null."""
         for record in self._open.values():
-            self._write(record.row)
+            record.last_s = None
+            self._write(self._row(record))
         self._open.clear()
 
-    def _close_if_complete(self, epoch: int, record: _Open) -> None:
-        if record.outstanding == 0 and record.peak_known:
-            if record.last_s is not None:
-                record.row = record.row._replace(measured_finish_s=record.last_s - record.row.epoch_s)
-            self._write(record.row)
-            del self._open[epoch]
+    def _close_if_complete(self, record: _Open) -> None:
+        if record.outstanding == 0 and record.peak_bytes is not None:
+            self._write(self._row(record))
+            del self._open[record.epoch]
+
+    def _row(self, record: _Open) -> EpochRow:
+        decision, peak, last_s = record.decision, record.peak_bytes, record.last_s
+        admitted_ad = predicted = 0
+        finish_s = -math.inf
+        lanes = []
+        for lane in decision.lanes:
+            members = len(lane.members)
+            lanes.append((lane.lane_id, lane.mode, lane.gpu_share, lane.memory_share, members))
+            if lane.mode is Mode.AD:
+                admitted_ad += members
+            if members and lane.predicted_finish_s is not None:
+                predicted += members
+                finish_s = max(finish_s, lane.predicted_finish_s)
+        lane_id, lane_mode, lane_gpu_share, lane_memory_share, lane_admitted = (
+            zip(*lanes, strict=True) if lanes else _NONE
+        )
+        admitted = sum(lane_admitted)
+        return EpochRow(
+            server_id=self._server_id,
+            epoch=record.epoch,
+            epoch_s=record.epoch_s,
+            candidates=record.candidates,
+            residents=record.residents,
+            rejected=len(decision.rejected),
+            admitted=admitted,
+            admitted_ad=admitted_ad,
+            admitted_sd=admitted - admitted_ad,
+            gpu_share_ad=decision.gpu_share_ad if lanes else None,
+            memory_share_ad=decision.memory_share_ad if lanes else None,
+            lane_id=lane_id,
+            lane_mode=lane_mode,
+            lane_gpu_share=lane_gpu_share,
+            lane_memory_share=lane_memory_share,
+            lane_admitted=lane_admitted,
+            kv_used_bytes=record.kv_used_bytes,
+            kv_peak_bytes=record.kv_used_bytes if peak is None else peak,
+            kv_capacity_bytes=record.kv_capacity_bytes,
+            predicted_finish_s=finish_s if admitted and predicted == admitted else None,
+            measured_finish_s=None if last_s is None else last_s - record.epoch_s,
+        )

@@ -37,6 +37,7 @@ class Gpu:
         self._env = env
         self._slicing = slicing
         self._layout = Layout((), (0.0,))
+        self._shares: dict[int, float] | None = None  #: given last
         self._next_layout: Layout | None = None
         self._change_s = math.inf
         self._jobs: dict[int, _Job] = {}
@@ -45,6 +46,9 @@ class Gpu:
 
     def set_shares(self, shares: Mapping[int, float]) -> None:
         """Give the lanes new shares, from the next window on, or at once where the GPU is idle or fluid."""
+        if shares == self._shares:  # most epochs change nothing
+            return
+        self._shares = dict(shares)
         layout = Layout.of(shares, self._slicing)
         if layout == (self._next_layout or self._layout):
             return

@@ -4,6 +4,7 @@ A transfer ends when the integral of its rate reaches its bits. Alone, that time
 event per transfer. Sharing, the rates change when transfers come and go and, under fading, at block boundaries.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -85,8 +86,20 @@ class AirLink:
         block = self._air.block(self._env.now)
         return np.array([self._air.efficiency(user_id, block) for user_id in user_ids.tolist()])
 
-    def _times_s(self, user_ids: IntArray, bits: FloatArray, hertz: float) -> FloatArray:
-        rate = self.spectral_efficiency(user_ids) * hertz
+    def _own_hz(self) -> float:
+        """Return the bandwidth that one more transfer would have."""
+        return self._bandwidth_hz
+
+    def time_s(self, user_id: int, bits: float) -> float:
+        """Return bits/rate of one transfer at the present block's rate; inf in outage."""
+        rate = self._air.efficiency(user_id, self._air.block(self._env.now)) * self._own_hz()
+        if bits <= 0:
+            return 0.0
+        return bits / rate if rate > 0 else math.inf
+
+    def predicted_s(self, user_ids: IntArray, bits: FloatArray) -> FloatArray:
+        """Return bits/rate of transfers, each as if it were the only one more; inf in outage."""
+        rate = self.spectral_efficiency(user_ids) * self._own_hz()
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(bits > 0, bits / rate, 0.0)
 
@@ -136,7 +149,3 @@ class DedicatedLink(AirLink):
     def cancel(self, transfer_id: int) -> None:
         """Give a transfer up; one that has ended is none of ours."""
         self._active.pop(transfer_id, None)
-
-    def predicted_s(self, user_ids: IntArray, bits: FloatArray) -> FloatArray:
-        """Return bits/rate at the present block's rate; inf in outage."""
-        return self._times_s(user_ids, bits, self._bandwidth_hz)

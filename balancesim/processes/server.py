@@ -38,7 +38,7 @@ class EdgeServer:
         self._memory = KvMemory(setup.spec.free_bytes(uses_sd=False), beside)
         self._gpu = Gpu(env, setup.slicing)
         self._log = EpochLog(setup.server_id, sinks.epoch)
-        self._waiting = WaitingRoom(setup.max_candidates)
+        self._waiting = WaitingRoom(setup, self._uploads, self._answers)
         self._discipline = DISCIPLINES[setup.lane_model.name](self._host())
         self._delivering: dict[int, Visit] = {}  #: answers on their way, and prompts coming in before admission
         self._draft_loaded = False
@@ -62,7 +62,7 @@ class EdgeServer:
             acceptance=setup.acceptance,
             luck=setup.luck,
             uploads=self._uploads,
-            downlink_s=lambda visit: float(self._answers.predicted_s([visit])[0]),
+            downlink_s=self._answers.downlink_s,
             first_token=self._answers.first_token,
             answered=self._answered,
             expired=self._upload_expired,
@@ -165,7 +165,7 @@ class EdgeServer:
             epoch=self._epoch,
             server=self._setup.spec,
             lane_model=self._setup.lane_model,
-            candidates=self._waiting.candidates(self._env.now, self._uploads, self._answers),
+            candidates=self._waiting.candidates(self._env.now),
             lanes=tuple(lanes.values()),
             make_residents=discipline.residents,
             held_bytes=self._memory.held_bytes + self._memory.held_elsewhere_bytes,

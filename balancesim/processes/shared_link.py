@@ -8,7 +8,7 @@ import simpy
 
 from balancesim.allocators import Allocator
 from balancesim.processes.links import Air, AirLink, DedicatedLink, checked
-from balancesim.units import FloatArray, IntArray
+from balancesim.units import FloatArray
 
 #: Transfers whose ends differ by less than this share of the wait for them end together: rounding, not order.
 _TOGETHER = 1e-12
@@ -56,9 +56,9 @@ class SharedLink(AirLink):
             self._remove([self._ids.index(transfer_id)])
             self._restart()
 
-    def predicted_s(self, user_ids: IntArray, bits: FloatArray) -> FloatArray:
-        """Return the times if one more transfer shared equally with those under way; inf in outage."""
-        return self._times_s(user_ids, bits, self._bandwidth_hz / (1 + len(self._ids)))
+    def _own_hz(self) -> float:
+        """Return the bandwidth of one more transfer that shares equally with those under way."""
+        return self._bandwidth_hz / (1 + len(self._ids))
 
     def _settle(self) -> None:
         """Take off what has been carried since the rates were set, and look up the present block."""

@@ -2,22 +2,28 @@
 
 import heapq
 import math
-from collections import OrderedDict
-from itertools import islice
 
 import numpy as np
 
 from balancesim.core.problem import Candidates
 from balancesim.processes.cell import Answers, Uploads
+from balancesim.processes.setup import ServerSetup
 from balancesim.processes.visit import Visit
+from balancesim.processes.waiting_table import WaitingTable
 
 
 class WaitingRoom:
-    """The candidates of one server. A policy sees the oldest ``most`` of them."""
+    """The candidates of one server. A policy sees the oldest ``max_candidates`` of them."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._visits: OrderedDict[int, Visit] = OrderedDict()
+    def __init__(self, setup: ServerSetup, uploads: Uploads, answers: Answers) -> None:
+        self._most = setup.max_candidates
+        self._prompts_in = not setup.upload_on_admission  #: those who wait have their prompt at the server
+        self._uploads = uploads
+        self._answers = answers
+        self._no_upload = np.array([[0.0], [np.nan]]) * np.ones(setup.max_candidates)  #: time and η
+        self._no_upload.flags.writeable = False
+        self._visits: dict[int, Visit] = {}
+        self._table = WaitingTable(whole=5, floats=5)
         self._deadlines: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
@@ -25,21 +31,34 @@ class WaitingRoom:
 
     def add(self, visit: Visit) -> None:
         """Let a request wait."""
-        self._visits[visit.request.request_id] = visit
+        request, cell = visit.request, self._uploads.cells[visit.cell_id]
+        tokens = request.predicted_output_tokens
+        self._visits[request.request_id] = visit
+        self._table.append(
+            (request.request_id, request.prompt_tokens, tokens, request.user_id, visit.cell_id),
+            (
+                request.predicted_acceptance_rate,
+                request.arrival_s,
+                request.deadline_s,
+                0.0 if self._prompts_in else cell.prompt_bits(visit),
+                cell.answer_bits(tokens),
+            ),
+        )
         if math.isfinite(visit.deadline_at_s):
-            heapq.heappush(self._deadlines, (visit.deadline_at_s, visit.request.request_id))
+            heapq.heappush(self._deadlines, (visit.deadline_at_s, request.request_id))
 
     def take(self, request_id: int) -> Visit:
         """Take a request out."""
+        self._table.remove(request_id)
         return self._visits.pop(request_id)
 
     def expired(self, now_s: float) -> list[Visit]:
         """Take out and return those whose deadline has passed."""
         gone = []
         while self._deadlines and self._deadlines[0][0] < now_s:
-            visit = self._visits.pop(heapq.heappop(self._deadlines)[1], None)
-            if visit is not None:
-                gone.append(visit)
+            request_id = heapq.heappop(self._deadlines)[1]
+            if request_id in self._visits:
+                gone.append(self.take(request_id))
         return gone
 
     @property
@@ -51,24 +70,26 @@ class WaitingRoom:
         """Return all who wait."""
         return list(self._visits.values())
 
-    def candidates(self, now_s: float, uploads: Uploads, answers: Answers) -> Candidates:
+    def candidates(self, now_s: float) -> Candidates:
         """Return the columns that a policy sees."""
-        visits = list(islice(self._visits.values(), self._most))
-        requests = [visit.request for visit in visits]
-        upload_s = uploads.predicted_s(visits)
-        bits = [uploads.cells[v.cell_id].prompt_bits(v) if v.upload_end_s is None else 0.0 for v in visits]
-        arrival_s = np.array([request.arrival_s for request in requests])
-        slack_s = arrival_s + np.array([request.deadline_s for request in requests]) - now_s
+        whole, floats = self._table.oldest(self._most)
+        request_id, prompt_tokens, output_tokens, user_id, cell_id = whole
+        acceptance_rate, arrival_s, deadline_s, prompt_bits, answer_bits = floats
+        slack_s = arrival_s + deadline_s - now_s
         if self._deadlines:  # without a deadline the downlink does not matter
-            slack_s -= answers.predicted_s(visits)
+            slack_s -= self._answers.predicted_s(cell_id, user_id, answer_bits)
+        if self._prompts_in:
+            upload_s, efficiency = self._no_upload[:, : len(request_id)]
+        else:
+            upload_s, efficiency = self._uploads.predicted(cell_id, user_id, prompt_bits)
         return Candidates(
-            request_id=np.array([request.request_id for request in requests], dtype=np.int64),
-            prompt_tokens=np.array([request.prompt_tokens for request in requests], dtype=np.int64),
-            output_tokens=np.array([request.predicted_output_tokens for request in requests], dtype=np.int64),
-            acceptance_rate=np.array([request.predicted_acceptance_rate for request in requests]),
-            slack_s=slack_s,
-            upload_s=upload_s,
-            waited_s=now_s - arrival_s,
-            prompt_bits=np.array(bits),
-            spectral_efficiency_bps_hz=uploads.spectral_efficiency(visits),
+            request_id,
+            prompt_tokens,
+            output_tokens,
+            acceptance_rate,
+            slack_s,
+            upload_s,
+            now_s - arrival_s,
+            prompt_bits,
+            efficiency,
         )
