@@ -83,8 +83,9 @@ def _structure(problem: Problem, decision: Decision) -> Iterator[str]:
         yield from _mode(problem, lane)
     for before in problem.lanes if lanes else ():
         yield from _kept(before, by_id.get(before.lane_id))
-    if isinstance(problem.lane_model, CoupledLaneModel):
-        yield from problem.lane_model.broken_rules(problem, decision)
+    model = problem.lane_model
+    if hasattr(model, "broken_rules") and isinstance(model, CoupledLaneModel):  # the first is quick, the second is not
+        yield from model.broken_rules(problem, decision)
 
 
 def _members(problem: Problem, decision: Decision) -> Iterator[str]:
