@@ -12,6 +12,7 @@ from balancesim.policies.balance_rate import BalanceRate
 from balancesim.policies.best_single_mode import BestSingleMode
 from balancesim.policies.edf import Edf
 from balancesim.policies.fcfs import Fcfs
+from balancesim.policies.multi_batch import MultiBatch
 from balancesim.policies.pipelined_sd import PipelinedSd
 from balancesim.policies.random_split import RandomSplit
 from balancesim.policies.sd_only import SdOnly
@@ -42,6 +43,7 @@ POLICIES: tuple[type[Policy], ...] = (
     BestSingleMode,
     AdTwoBatches,
     SdTwoBatches,
+    MultiBatch,
     RandomSplit,
     StaticSplit,
     Edf,
@@ -58,6 +60,7 @@ __all__ = [
     "BestSingleMode",
     "Edf",
     "Fcfs",
+    "MultiBatch",
     "PipelinedSd",
     "Policy",
     "RandomSplit",
