@@ -15,7 +15,7 @@ from balancesim.core.problem import Candidates, Problem, Residents
 from balancesim.core.request import Mode
 from balancesim.core.server import ServerSpec
 from balancesim.latency_laws import Roofline
-from balancesim.policies import Balance
+from balancesim.policies import Balance, Optimal
 
 
 def small_problem() -> Problem:
@@ -65,6 +65,7 @@ def main() -> None:
     empty = [replace(small_problem(), lane_model=lanes) for lanes in (StaticLanes(), PerUserLanes(), ContinuousLanes())]
     for problem in (*empty, continuous_problem()):
         Balance().decide(problem)
+    Optimal().decide(small_problem())
 
 
 if __name__ == "__main__":

@@ -63,7 +63,10 @@ def run_world(
     setups = server_setups(world, policy_label, cells)
     servers = [EdgeServer(env, setup, sinks) for setup in setups]
     source, tally = Source(env, topology, servers), Tally()
-    env.process(source.run(scenario.workload.requests(streams, topology.user_ids, tally), progress))
+    requests = scenario.workload.requests(streams, topology.user_ids, tally)
+    if scenario.policy(policy_label).sees_truth:
+        requests = (request.foreseen() for request in requests)
+    env.process(source.run(requests, progress))
     end_s = scenario.run.horizon_s + scenario.run.drain_s
     with _collector_at_rest():
         env.run(until=None if math.isinf(end_s) else end_s)

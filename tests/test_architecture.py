@@ -89,7 +89,11 @@ def functions(tree):
 
 
 #: Compiled kernels are one long function each on purpose: numba inlines within a module.
-KERNELS = {"balancesim.core.solver_kernel", "balancesim.core.solver_continuous_kernel"}
+KERNELS = {
+    "balancesim.core.solver_kernel",
+    "balancesim.core.solver_continuous_kernel",
+    "balancesim.core.solver_two_colour_kernel",
+}
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if m not in KERNELS])

@@ -105,6 +105,22 @@ def test_all_policies_meet_the_same_world(tmp_path):
     assert worlds["balance"] == worlds["ad_only"] == worlds["sd_only"]
 
 
+def test_the_clairvoyant_is_told_the_truth_of_the_same_world(tmp_path):
+    """With noisy predictions others decide on what is wrong, the clairvoyant on the truth; the world is the same."""
+    noise = 'requests.prediction={kind="noisy", length_cv=0.5, acceptance_cv=0.05}'
+    rows = {}
+    for policy in ("optimal", "clairvoyant"):
+        settings = (*BUSY, noise, "scheduling.discipline=static", f'run.policies=["{policy}"]')
+        rows[policy] = sorted(run(tmp_path, policy, *settings)[2].requests)
+    truth = {name: [(r.output_tokens, r.acceptance_rate) for r in found] for name, found in rows.items()}
+    told = {
+        name: [(r.predicted_output_tokens, r.predicted_acceptance_rate) for r in found] for name, found in rows.items()
+    }
+    assert truth["optimal"] == truth["clairvoyant"] == told["clairvoyant"]
+    assert told["optimal"] != truth["optimal"]
+    assert sum(r.outcome is Outcome.COMPLETED for r in rows["clairvoyant"]) > 0
+
+
 def test_acceptance_luck_belongs_to_the_request(tmp_path):
     """A request takes the same rounds under every policy that speculates with the same draft length."""
     rounds = {}

@@ -1,7 +1,7 @@
 """A request and what can become of it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -56,3 +56,11 @@ class Request:
             object.__setattr__(self, "predicted_output_tokens", self.output_tokens)
         if math.isnan(self.predicted_acceptance_rate):
             object.__setattr__(self, "predicted_acceptance_rate", self.acceptance_rate)
+
+    def foreseen(self) -> "Request":
+        """Return the same request with the truth in place of its predictions."""
+        return replace(
+            self,
+            predicted_output_tokens=self.output_tokens,
+            predicted_acceptance_rate=self.acceptance_rate,
+        )

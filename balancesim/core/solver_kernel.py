@@ -50,7 +50,7 @@ class Batch(NamedTuple):
 
 
 @_jit
-def _need(users: Users, b: int, prompt: int, output: int, share: float) -> tuple[float, float]:
+def gpu_s(users: Users, b: int, prompt: int, output: int, share: float) -> tuple[float, float]:
     """Return prefill/share (for AD: everything) and one round/share (for AD: 0) of b users padded to these bounds."""
     prefill = users.prefill_s[b, prompt]
     steps = users.step_sums_s[b, prompt + output - 1] - users.step_sums_s[b, prompt]
@@ -82,7 +82,7 @@ def _promises(
         s, n = max(s, s_low), max(n, n_low)
         if s + n > tokens:
             continue
-        fixed, each = _need(users, b, s, n, share)
+        fixed, each = gpu_s(users, b, s, n, share)
         left = users.slack_s[j] - users.start_s[j] - fixed
         if left < each * users.rounds[j]:
             continue
@@ -135,7 +135,7 @@ def _settle(
 ) -> Batch:
     """Return a batch of b users within bounds (S, N), the smallest I that has one; count 0 if there is none."""
     prompt, output = bounds
-    fixed, each = _need(users, b, prompt, output, share)
+    fixed, each = gpu_s(users, b, prompt, output, share)
     inside = available & (users.prompt <= prompt) & (users.output <= output)
     if not users.drafting:
         u = _upload_bound(users, inside, b, fixed)

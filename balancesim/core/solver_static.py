@@ -45,7 +45,7 @@ class PaddedSubProblem:
         gain = np.asarray(expected_tokens_per_round(table.acceptance_rate, problem.server.draft_length), dtype=float)
         keys = (table.request_id, table.prompt_tokens + table.output_tokens, -gain if gamma else gain)
         row = possible[np.lexsort([key[possible] for key in keys])]
-        return cls(_users(problem, lane, row, start[row]), row, len(table))
+        return cls(users_of(problem, lane, row, start[row]), row, len(table))
 
     def admit(self, budgets: Budgets) -> Admissions:
         """Return the largest batch for every alternative."""
@@ -89,7 +89,8 @@ class PaddedSubProblem:
         return solution_at(grid, (i, j), (masks[0], masks[1]))
 
 
-def _users(problem: Problem, lane: Lane, row: IntArray, start_s: FloatArray) -> kernel.Users:
+def users_of(problem: Problem, lane: Lane, row: IntArray, start_s: FloatArray) -> kernel.Users:
+    """Return these candidates as users of a lane, in this order, with what its batches cost."""
     table, server = problem.candidates, problem.server
     drafting = speculates(lane.mode, lane.draft_length)
     gamma = lane.draft_length if drafting else 0

@@ -10,9 +10,11 @@ from balancesim.policies.ad_two_batches import AdTwoBatches
 from balancesim.policies.balance import Balance
 from balancesim.policies.balance_rate import BalanceRate
 from balancesim.policies.best_single_mode import BestSingleMode
+from balancesim.policies.clairvoyant import Clairvoyant
 from balancesim.policies.edf import Edf
 from balancesim.policies.fcfs import Fcfs
 from balancesim.policies.multi_batch import MultiBatch
+from balancesim.policies.optimal import Optimal
 from balancesim.policies.pipelined_sd import PipelinedSd
 from balancesim.policies.random_split import RandomSplit
 from balancesim.policies.sd_only import SdOnly
@@ -23,8 +25,8 @@ from balancesim.policies.static_split import StaticSplit
 class Policy(Protocol):
     """What the server asks at every scheduling epoch.
 
-    A policy of the two-node pipeline names the disciplines that it plans for, ``disciplines = ("pipeline",)``; one
-    without that attribute is for the disciplines of a single server.
+    A policy may name the disciplines that it plans for, ``disciplines = ("pipeline",)``; one without that attribute is
+    for all disciplines of a single server. With ``sees_truth = True`` it is told true lengths and acceptance rates.
     """
 
     name: ClassVar[str]
@@ -48,6 +50,8 @@ POLICIES: tuple[type[Policy], ...] = (
     StaticSplit,
     Edf,
     Fcfs,
+    Optimal,
+    Clairvoyant,
     PipelinedSd,
 )
 
@@ -58,9 +62,11 @@ __all__ = [
     "Balance",
     "BalanceRate",
     "BestSingleMode",
+    "Clairvoyant",
     "Edf",
     "Fcfs",
     "MultiBatch",
+    "Optimal",
     "PipelinedSd",
     "Policy",
     "RandomSplit",

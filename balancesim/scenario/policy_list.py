@@ -27,6 +27,7 @@ class PolicyEntry:
     options: Mapping[str, Any] = field(default_factory=dict)  #: as given; what is left out has its default
     source_sha256: str | None = None  #: of the file of a user's own class; None for the package's policies
     lane_model: "LaneModel | None" = None  #: its own discipline; None = the scenario's
+    sees_truth: bool = False  #: it is told the truth where others are told predictions
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ def policy_entries(table: Mapping[str, Any], folders: Sequence[Path], faults: Fa
             faults.note(f"policy.{label}" if not asked.options else asked.path, error)
         lane_model = _lane_model(asked, faults)
         options_kept = factory.options if lane_model is None else {**factory.options, "discipline": asked.discipline}
-        entries[label] = PolicyEntry(label, factory, options_kept, source_sha256(cls), lane_model)
+        sees_truth = bool(getattr(cls, "sees_truth", False))
+        entries[label] = PolicyEntry(label, factory, options_kept, source_sha256(cls), lane_model, sees_truth)
     _check_tables(options, kinds, faults)
     return tuple(entries.values())
 
