@@ -26,6 +26,8 @@ from balancesim.units import FloatArray, IntArray
 
 #: Rounding must not let a lane through that the check of the whole decision rejects.
 _MARGIN = 1.0 - 1e-12
+#: Sums of reservations round by less than this part; what fills the memory to the last byte must be found.
+_ROUNDING = 1.0 + 1e-13
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class ContinuousSubProblem:
     def admit(self, budgets: Budgets) -> Admissions:
         """Return, for every alternative, the largest of the sets that the insertion orders reach."""
         shares = budgets.gpu_share * _MARGIN
-        free = budgets.memory_bytes * _MARGIN - float(self.old.reserved_bytes.sum())
+        free = budgets.memory_bytes * _ROUNDING - float(self.old.reserved_bytes.sum())
         alone = len(shares) == 1
         available = np.ascontiguousarray(budgets.available)
         return Admissions(*kernel.admit(self._lane, self._orders, available, (shares, free), alone))
