@@ -11,7 +11,7 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup scenario compare reproduce regime-map validate bench bench-pipeline bench-gap test lint theory coverage lock clean
+.PHONY: help setup scenario compare reproduce regime-map validate bench bench-pipeline bench-gap bench-batches test lint theory coverage lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -53,6 +53,9 @@ bench-pipeline: $(STAMP) ## measure the speed and gaps of the two-node pipeline'
 
 bench-gap: $(STAMP) ## measure BALANCE's gap to the exhaustive optimum on small contested problems
 	@$(BIN)/python -m benchmarks.bench_gap $(ARGS)
+
+bench-batches: $(STAMP) ## measure what a third and a fourth batch add on contested problems
+	@$(BIN)/python -m benchmarks.bench_batches $(ARGS)
 
 test: lint ## lint, types and the fast tests
 	@$(BIN)/python -m pytest -q -n 2 -m "not slow" $(ARGS)

@@ -14,7 +14,7 @@ import numpy as np
 
 from balancesim.core.decision import Decision, Lane
 from balancesim.core.problem import Budgets, Problem, SubProblem
-from balancesim.core.shares import free_for, room
+from balancesim.core.shares import lane_limits, room
 from balancesim.core.solver import complete
 from balancesim.units import FloatArray
 
@@ -107,20 +107,19 @@ class BatchSearch:
 
         Vectors at which residents cannot be kept in time are left out.
         """
-        problem, free = self.problem, free_for(self.problem, lanes)
-        count = len(problem.candidates)
+        problem, count = self.problem, len(self.problem.candidates)
+        limits = lane_limits(problem, lanes, vectors.memory)
         members = np.zeros((1, len(lanes), count), dtype=np.bool_)
         feasible = np.ones(1, dtype=np.bool_)
         # Vectors that agree in all lanes so far are one alternative: ``row`` is that of each vector.
         row = np.zeros(len(vectors.gpu), dtype=np.int64)
         for place, lane in enumerate(lanes):
-            columns = (row, vectors.gpu[:, place], vectors.memory[:, place])
+            columns = (row, vectors.gpu[:, place], limits[:, place])
             distinct, row = np.unique(np.column_stack(columns), axis=0, return_inverse=True)
             before = distinct[:, 0].astype(np.int64)
             members, feasible = members[before], feasible[before]
             available = np.logical_not(members.any(axis=1))
-            gpu, share = (np.array(distinct[:, column], dtype=float) for column in (1, 2))
-            memory = np.minimum(share * free, free - problem.held_elsewhere_bytes(lane.lane_id))
+            gpu, memory = (np.array(distinct[:, column], dtype=float) for column in (1, 2))
             least = np.zeros(len(distinct), dtype=np.int64)
             if place == len(lanes) - 1:  # with fewer than this in the last lane the vector does not win
                 least = np.maximum(0, floor + 1 - (count - available.sum(axis=1)))

@@ -82,15 +82,37 @@ def pair_grid(
     A lane's memory is its share, and never more than residents of the other lanes leave.
     """
     gpu, memory = (_snapped(gpu[0]), _snapped(gpu[1])), (_snapped(memory[0]), _snapped(memory[1]))
-    free = free_for(problem, lanes)
-    limits = [
-        np.minimum(share * free, free - problem.held_elsewhere_bytes(lane.lane_id))
-        for share, lane in zip(memory, lanes, strict=True)
-    ]
+    limits = lane_limits(problem, lanes, np.column_stack(memory)).T
     distance = np.abs(gpu[0] - gpu[1])[:, None] + np.abs(memory[0] - memory[1])
     order = np.empty(distance.size, dtype=np.int64)
     order[np.argsort(np.round(distance, 9).ravel(), kind="stable")] = np.arange(distance.size)
     return PairGrid(gpu, memory, (limits[0], limits[1]), order.reshape(distance.shape))
+
+
+def lane_limits(problem: Problem, lanes: tuple[Lane, ...], memory: FloatArray) -> FloatArray:
+    """Return the KV memory of lanes, residents and new members together, at memory shares (alternatives, lanes).
+
+    It is share·free, unless residents hold more than their lane's share (answers that outgrew their reservations, or a
+    share made smaller): then these lanes admit nobody, and what they and lanes of others leave is divided among the
+    rest in proportion to the shares, so that all lanes together never exceed the memory.
+    """
+    free = free_for(problem, lanes)
+    limits = memory * free
+    if not problem.held_bytes > 0:
+        return limits
+    held = np.array([problem.held_bytes - problem.held_elsewhere_bytes(lane.lane_id) for lane in lanes])
+    left = free - (problem.held_bytes - held.sum())
+    full = np.zeros(limits.shape, dtype=np.bool_)
+    scale = np.ones((len(limits), 1))
+    for _ in range(len(lanes) + 1):
+        wanted = np.where(full, 0.0, limits).sum(axis=1, keepdims=True)
+        rest = np.maximum(0.0, left - np.where(full, held, 0.0).sum(axis=1, keepdims=True))
+        scale = np.divide(rest, wanted, out=np.zeros_like(rest), where=wanted > 0).clip(max=1.0)
+        outgrown = ~full & (held > limits * scale)
+        if not outgrown.any():
+            break
+        full |= outgrown
+    return limits * scale
 
 
 def _snapped(shares: FloatArray) -> FloatArray:
