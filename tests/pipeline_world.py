@@ -1,12 +1,12 @@
 """One SBS with its MBS, or several, without radio: scripted decisions run through edge servers of the pipeline."""
 
-import math
 from dataclasses import dataclass, field, replace
 
 import simpy
 
 from balancesim.acceptance import Expected
 from balancesim.core.decision import Decision, Lane
+from balancesim.core.feasibility import predict
 from balancesim.core.pipeline_instance import PipelineInstance
 from balancesim.core.pipeline_lanes import PipelineLanes
 from balancesim.core.pipeline_nodes import Sbs
@@ -50,14 +50,17 @@ class Scripted:
 
     def decide(self, problem):
         self.problems.append(problem)
-        running = tuple(replace(lane, members=(), gpu_share=0.01) for lane in problem.lanes)
+        running = tuple(replace(lane, members=(), gpu_share=0.01, memory_share=0.0) for lane in problem.lanes)
         if not self.plans:
             return Decision(running)
         batches, draft_length = self.plans.pop(0)
         free = max((lane.lane_id for lane in problem.lanes), default=-1) + 1
         new = batch_lanes(batches, draft_length, free)
         shares = 0.9 / max(len(new), 1)
-        return Decision((*running, *(replace(lane, gpu_share=shares, memory_share=shares) for lane in new)))
+        decision = Decision((*running, *(replace(lane, gpu_share=shares, memory_share=shares) for lane in new)))
+        times = [float(prediction.finish_s.max(initial=0.0)) for prediction in predict(problem, decision)]
+        lanes = zip(decision.lanes, times, strict=True)
+        return Decision(tuple(replace(lane, predicted_finish_s=finish) for lane, finish in lanes))
 
 
 def requests_of(case: PipelineInstance, **changes) -> list[Request]:
@@ -129,6 +132,3 @@ class PipelineWorld:
         for server in self.servers:
             server.close()
         return {visit.request.request_id: visit for visit in self.visits}
-
-
-INFINITE = math.inf

@@ -115,6 +115,15 @@ def same_batches_without_pipeline(instance: PipelineInstance, plan: PipelinePlan
     return replace(plan, inference_s=float(loops.sum()))
 
 
+def first_batch(instance: PipelineInstance, plan: PipelinePlan) -> PipelinePlan:
+    """Return the plan that runs the batch of the first (oldest) task alone: one step of serving batches in turn."""
+    batches = tuple(batch for batch in plan.batches if 0 in batch)
+    if not batches:
+        return plan
+    inference = float(times_of(instance, batches, plan.draft_length).loop_sum_s.sum())
+    return replace(plan, batches=batches, inference_s=inference)
+
+
 def fixed_draft_length(instance: PipelineInstance, draft_length: int = 7) -> PipelinePlan:
     """Return `joint` with l fixed at 7 [P2] instead of enumerated."""
     return joint(replace(instance, draft_length=draft_length))

@@ -60,8 +60,8 @@ def fits_alone(instance: PipelineInstance) -> BoolArray:
 def lanes_of(problem: Problem, rows: IntArray, batches: Batches, draft_length: int) -> tuple[Lane, ...]:
     """Return a lane for every batch of tasks, numbered behind those under way; ``rows``: candidates by task.
 
-    A pipeline has no shares: every lane is given an equal part of the GPU's time, and the part of the MBS's memory that
-    it reserves, so that the rules of all decisions hold.
+    A pipeline has no shares: every lane is given an equal part of the GPU's time, a new one the part of the MBS's
+    memory that it reserves and those under way the rest, so that the rules of all decisions hold.
     """
     users, server = problem.candidates, problem.server
     free_bytes = server.free_bytes(uses_sd=False)
@@ -85,7 +85,8 @@ def lanes_of(problem: Problem, rows: IntArray, batches: Batches, draft_length: i
 
 def behind(problem: Problem, lanes: Sequence[Lane]) -> Decision:
     """Return the decision of new batches behind those under way, with its predictions."""
-    running = [replace(lane, members=(), predicted_finish_s=None) for lane in problem.lanes]
+    left = max(0.0, 1.0 - sum(lane.memory_share for lane in lanes)) / max(len(problem.lanes), 1)
+    running = [replace(lane, members=(), memory_share=left, predicted_finish_s=None) for lane in problem.lanes]
     everyone = [*running, *lanes]
     share = 1.0 / max(len(everyone), 1)
     decision = Decision(tuple(replace(lane, gpu_share=share) for lane in everyone))
@@ -96,3 +97,25 @@ def behind(problem: Problem, lanes: Sequence[Lane]) -> Decision:
         finish_s = float(prediction.finish_s.max()) if lane.members else None
         predicted.append(replace(lane, predicted_finish_s=finish_s))
     return Decision(tuple(predicted))
+
+
+def late_members(problem: Problem, decision: Decision) -> list[int]:
+    """Return the new members that are expected after their deadline."""
+    late = []
+    for lane, prediction in zip(decision.lanes, predict(problem, decision), strict=True):
+        if lane.members:
+            late += prediction.request_id[prediction.late].tolist()
+    return late
+
+
+def without_late(problem: Problem, decision: Decision) -> Decision:
+    """Return the decision without members that would be late, the others as they are.
+
+    Taking members out makes no batch slower, so every pass leaves fewer of them.
+    """
+    while late := late_members(problem, decision):
+        new = [lane for lane in decision.lanes if lane.members]
+        kept = [replace(lane, members=tuple(m for m in lane.members if m not in late)) for lane in new]
+        weights = {k: weight for k, weight in decision.bandwidth_weights.items() if k not in late}
+        decision = replace(behind(problem, [lane for lane in kept if lane.members]), bandwidth_weights=weights)
+    return decision

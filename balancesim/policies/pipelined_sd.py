@@ -12,18 +12,30 @@ from balancesim.core.decision import Decision
 from balancesim.core.pipeline import PipelinePlan, fits_memory
 from balancesim.core.pipeline_instance import PipelineInstance, admit
 from balancesim.core.pipeline_plans import (
+    first_batch,
     heuristic_batching,
     joint,
     joint_exact,
     maximum_batching,
     no_batching,
+    no_plan,
     static_batching,
     uniform_bandwidth,
     without_pipeline,
 )
-from balancesim.core.pipeline_problem import DraftLengths, behind, fits_alone, instance_of, lanes_of
+from balancesim.core.pipeline_problem import (
+    DraftLengths,
+    behind,
+    fits_alone,
+    instance_of,
+    lanes_of,
+    late_members,
+    without_late,
+)
 from balancesim.core.problem import Problem
 from balancesim.units import IntArray
+
+_REPLANS = 1  #: plans made anew without those that would be late; after that they are only taken out
 
 
 class Batching(StrEnum):
@@ -61,9 +73,13 @@ class PipelinedSd:
     max_draft_length: int = 10  #: l_max; l = 0 decodes on the MBS alone, autoregressively
     bandwidth: Bandwidth = Bandwidth.OPTIMAL
     pipelined: bool = True  #: False: one batch at a time is inside, that of the oldest request first
-    max_tasks: int = 50  #: planned at an epoch: the time that a decision takes grows with the square
+    max_tasks: int = 32  #: planned at an epoch: the time that a decision takes grows with the square
     #: plan anew as soon as no more than so many batches are inside; 0 = when all are done, as the paper does
     batches_inside: int = 0
+    #: plan for fewer of the oldest requests where that serves more per second (large batches fit the memories only
+    #: where few tasks share them); False = for all that fit, as the paper does
+    by_rate: bool = True
+    deadlines: bool = False  #: leave requests waiting that would be late; False = serve all, as the paper does
 
     def __post_init__(self) -> None:
         for field, least in (("batch_size", 1), ("max_draft_length", 0), ("max_tasks", 1), ("batches_inside", 0)):
@@ -82,19 +98,47 @@ class PipelinedSd:
         """
         if len(problem.lanes) > self.batches_inside:
             return behind(problem, ())
-        users, lengths = problem.candidates, DraftLengths(self.max_draft_length, self.draft_length)
+        users = problem.candidates
         queue = np.lexsort((users.request_id, -users.waited_s))
-        possible = fits_alone(instance_of(problem, queue, lengths, held=False))
-        rejected = users.request_id[queue[~possible]]
+        possible = fits_alone(instance_of(problem, queue, self._lengths, held=False))
+        rejected = tuple(users.request_id[queue[~possible]].tolist())
         queue = queue[possible & np.isfinite(users.upload_s[queue])][: self.max_tasks]
-        instance = instance_of(problem, queue, lengths)
+        decision = self._decision(problem, queue)
+        for _ in range(_REPLANS if self.deadlines else 0):
+            late = late_members(problem, decision)
+            if not late:
+                break
+            queue = queue[~np.isin(users.request_id[queue], late)]
+            decision = self._decision(problem, queue)
+        if self.deadlines:
+            decision = without_late(problem, decision)
+        return replace(decision, rejected=rejected)
+
+    @property
+    def _lengths(self) -> DraftLengths:
+        return DraftLengths(self.max_draft_length, self.draft_length)
+
+    def _decision(self, problem: Problem, queue: IntArray) -> Decision:
+        """Return the decision for the oldest of these candidates."""
+        instance, upload_s = instance_of(problem, queue, self._lengths), problem.candidates.upload_s[queue]
         chosen = admit(instance).admitted
-        plan, chosen = self._plan(instance, chosen)
-        lanes = lanes_of(problem, queue[chosen], plan.batches, plan.draft_length)
-        named = zip(users.request_id[queue[chosen]].tolist(), plan.bandwidth_hz.tolist(), strict=True)
-        members = {member for lane in lanes for member in lane.members}
-        weights = {request_id: hertz for request_id, hertz in named if hertz > 0 and request_id in members}
-        return replace(behind(problem, lanes), rejected=tuple(rejected.tolist()), bandwidth_weights=weights)
+        best, best_rate = (no_plan(instance.take(chosen[:0])), chosen[:0]), 0.0
+        while len(chosen):
+            plan, tasks = self._plan(instance, chosen)
+            served = len(plan.served)
+            rate = served / (upload_s[tasks].max(initial=0.0) + plan.inference_s) if served else 0.0
+            if rate <= best_rate:
+                break
+            best, best_rate = (plan, tasks), rate
+            if not self.by_rate or len(tasks) == 1:
+                break
+            chosen = tasks[: len(tasks) // 2]
+        plan, tasks = best
+        rows = queue[tasks]
+        lanes = lanes_of(problem, rows, plan.batches, plan.draft_length)
+        ids, served_tasks = problem.candidates.request_id[rows].tolist(), plan.served
+        weights = {ids[task]: float(plan.bandwidth_hz[task]) for task in served_tasks if plan.bandwidth_hz[task] > 0}
+        return replace(behind(problem, lanes), bandwidth_weights=weights)
 
     def _plan(self, instance: PipelineInstance, chosen: IntArray) -> tuple[PipelinePlan, IntArray]:
         """Return the plan for the tasks chosen, or for the oldest of them where a baseline's padding needs too much."""
@@ -104,7 +148,7 @@ class PipelinedSd:
             if self.bandwidth is Bandwidth.UNIFORM:
                 plan = uniform_bandwidth(part, plan)
             if not self.pipelined:
-                plan = replace(plan, batches=tuple(batch for batch in plan.batches if 0 in batch))
+                plan = first_batch(part, plan)
             if not plan.batches or fits_memory(part, plan.batches, plan.draft_length):
                 return plan, chosen
             chosen = chosen[: len(chosen) - 1 - len(chosen) // 8]

@@ -38,6 +38,7 @@ class PipelineDiscipline:
         nodes = host.spec.nodes
         self._host, self._site, self._fronthaul = host, host.site, nodes.fronthaul
         self._early_exit = host.lane_model.early_exit
+        self._site.mbs.departed.append(host.departed)
         self._kv_ratio = nodes.draft.llm.kv_bytes_per_token / host.spec.target.kv_bytes_per_token
         self._batches: dict[int, PipelineBatch] = {}  #: by lane id, in order of admission
         self._order = 0
@@ -208,7 +209,8 @@ class PipelineDiscipline:
         self._host.memory.release(owner)
         if batch.drafts:
             self._site.memory.release(owner)
-        self._host.departed()
+        for departed in self._site.mbs.departed:  # what is free on the MBS is free for every SBS
+            departed()
 
 
 def _row(host: Host, batch: PipelineBatch, member: Member) -> tuple[float, ...]:

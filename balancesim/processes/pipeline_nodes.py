@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import simpy
@@ -68,6 +69,7 @@ class Mbs:
     up: Direction
     down: Direction
     memories: list[KvMemory] = field(default_factory=list)  #: what each SBS's batches hold on the MBS
+    departed: list[Callable[[], None]] = field(default_factory=list)  #: to be told when a batch leaves, one an SBS
 
     @staticmethod
     def of(env: simpy.Environment, fronthaul: Fronthaul) -> "Mbs":
