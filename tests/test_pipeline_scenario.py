@@ -6,6 +6,7 @@ from collections import defaultdict
 import pytest
 
 from balancesim import topology
+from balancesim.cli.check import check_scenario
 from balancesim.core.pipeline_lanes import PipelineLanes
 from balancesim.core.request import Outcome, RejectReason
 from balancesim.recorder import MemoryRecorder
@@ -165,6 +166,16 @@ def test_every_world_runs(tmp_path, overrides):
     overrides = [o for o in overrides if o != "--epoch"]
     _, recorder = run(load(write(tmp_path, text), [*overrides, "run.horizon_s=6"]))
     assert len(recorder.requests) > 5
+
+
+@pytest.mark.parametrize("overrides", [[], ["server.unlimited_memory=true", "fronthaul.delay_ms=inf"]])
+def test_check_shows_the_sbs(tmp_path, capsys, overrides):
+    """`balancesim check` shows the SBS and its fronthaul; without a limit of memory there is no capacity."""
+    check_scenario(str(write(tmp_path, HETNET)), overrides)
+    shown = capsys.readouterr().out
+    assert "SBS       RTX 3080 Laptop 16GB at every cell" in shown
+    assert ("fronthaul down" if overrides else "fronthaul 10 Gbit/s, 0.5 ms, 32 bits a draft, 32 a verdict") in shown
+    assert ("not estimated" in shown) == bool(overrides)
 
 
 def test_the_fronthaul_is_down(tmp_path):

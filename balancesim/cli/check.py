@@ -1,10 +1,12 @@
 """``balancesim check``: validate a scenario, show the world it describes, and estimate what it can carry."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from balancesim import scenario as scenarios
 from balancesim.capacity import MeanRequest, ModeCapacity, UploadTime, mode_capacity, modes_of, upload_times
 from balancesim.cli.output import note, say
+from balancesim.core.pipeline_nodes import Sbs
 from balancesim.core.server import ServerSpec
 from balancesim.scenario.settings import LinkSettings, Scenario
 from balancesim.streams import Streams
@@ -26,6 +28,7 @@ def check_scenario(name: str, settings: Sequence[str]) -> None:
         *_radio(scenario, summary),
         "",
         *_server(scenario.servers[0].spec),
+        *_sbs(scenario.servers[0].sbs),
         "",
         *_capacity(scenario, summary),
     ]:
@@ -97,10 +100,27 @@ def _server(spec: ServerSpec) -> Iterator[str]:
         yield f"  KV room   {spec.free_bytes(uses_sd=True) / GIB:.2f} GiB with it"
 
 
+def _sbs(sbs: Sbs | None) -> Iterator[str]:
+    if sbs is None:
+        return
+    node, fronthaul = sbs.node, sbs.fronthaul
+    room = f"room for {node.kv_room_tokens():,.0f} tokens beside {node.llm.name}"
+    yield f"  SBS       {node.gpu.name} at every cell, law {node.law.name}, {room}; used by the discipline pipeline"
+    if math.isinf(fronthaul.delay_s):
+        yield "  fronthaul down: the server decodes alone"
+        return
+    bits = f"{fronthaul.draft_token_bits:g} bits a draft, {fronthaul.verified_token_bits:g} a verdict"
+    queueing = ", one transfer at a time" if fronthaul.queueing else ""
+    yield f"  fronthaul {fronthaul.rate_bps / 1e9:g} Gbit/s, {1e3 * fronthaul.delay_s:g} ms, {bits}{queueing}"
+
+
 def _capacity(scenario: Scenario, summary: WorkloadSummary) -> Iterator[str]:
     request = MeanRequest(summary.prompt_tokens.mean, summary.output_tokens.mean, summary.acceptance_rate.mean)
     server = scenario.servers[0]
     offered = summary.rate_hz / len(scenario.servers)
+    if math.isinf(server.spec.usable_memory_bytes):
+        yield "capacity of one server: not estimated, its memory is not limited"
+        return
     yield "capacity of one server for mean requests (no queue, no padding, no deadline: an upper bound)"
     yield f"  offered   {offered:.3g} requests/s a server, {summary.rate_hz:.3g} in all"
     for mode in modes_of(server.spec):
