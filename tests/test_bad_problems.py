@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -66,18 +67,17 @@ class TestBadProblems:
         problem = make_problem(users(), server(4000), lane_model)
         self.check(policy, problem, [] if policy.name in WITH_DRAFT else [3, 4, 5, 6, 7])
 
-    @pytest.mark.parametrize("slack", [-1.0, 0.0])
-    def test_deadline_passed(self, policy, lane_model, slack):
+    def test_deadline_passed(self, policy, lane_model):
         """No time left: nobody is admitted but by policies that do not look at deadlines."""
-        found = self.admitted(policy, make_problem(users(slack=slack), server(), lane_model))
-        assert found == ([3, 4, 5, 6, 7] if policy.name in BLIND else [])
+        for slack in (-1.0, 0.0):
+            found = self.admitted(policy, make_problem(users(slack=slack), server(), lane_model))
+            assert found == ([3, 4, 5, 6, 7] if policy.name in BLIND else [])
 
-    @pytest.mark.parametrize("rate", [0.0, 1.0])
-    @pytest.mark.parametrize("gamma", [0, 4])
-    def test_acceptance_and_draft_length(self, policy, lane_model, rate, gamma):
+    def test_acceptance_and_draft_length(self, policy, lane_model):
         """α = 0 and 1, γ = 0 and 4: with time enough all are served."""
-        problem = make_problem(users(alpha=[rate] * 5), server(9000, gamma), lane_model)
-        self.check(policy, problem, [3, 4, 5, 6, 7])
+        for rate, gamma in product((0.0, 1.0), (0, 4)):
+            problem = make_problem(users(alpha=[rate] * 5), server(9000, gamma), lane_model)
+            self.check(policy, problem, [3, 4, 5, 6, 7])
 
     def test_identical_users(self, policy, lane_model):
         """Fifteen equal requests of 40 tokens and memory for ten in AD: the first ten, in any order of the table."""
@@ -93,17 +93,12 @@ class TestBadProblems:
         """One request with time enough is served."""
         self.check(policy, make_problem(users(1), server(), lane_model), [3])
 
-    @pytest.mark.parametrize("upload", [np.nan, np.inf])
-    @pytest.mark.parametrize("slack", [EASY, np.inf])
-    def test_no_channel(self, policy, lane_model, upload, slack):
+    def test_no_channel(self, policy, lane_model):
         """A request whose upload takes NaN or infinitely long waits, whatever its deadline; the others are served."""
-        columns = {"upload": [0.1, upload, 0.1, 0.0, 0.1], "slack": slack}
-        self.check(policy, make_problem(users(**columns), server(), lane_model), [3, 5, 6, 7])
-
-    def test_nobody_has_a_channel(self, policy, lane_model):
-        """All uploads NaN: nobody is admitted."""
-        problem = make_problem(users(upload=[np.nan] * 5), server(), lane_model)
-        self.check(policy, problem, [])
+        for upload, slack in product((np.nan, np.inf), (EASY, np.inf)):
+            columns = {"upload": [0.1, upload, 0.1, 0.0, 0.1], "slack": slack}
+            self.check(policy, make_problem(users(**columns), server(), lane_model), [3, 5, 6, 7])
+        self.check(policy, make_problem(users(upload=[np.nan] * 5), server(), lane_model), [])
 
     def test_no_deadlines(self, policy, lane_model):
         """Without deadlines all that fit are served."""
