@@ -11,7 +11,8 @@ WORKERS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup scenario compare reproduce regime-map validate bench bench-pipeline bench-gap bench-batches test lint theory coverage lock clean
+.PHONY: help setup scenario compare reproduce regime-map validate bench bench-pipeline bench-solver bench-batches test lint theory \
+	coverage lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -51,8 +52,8 @@ bench: $(STAMP) ## measure the speed and memory of the simulator
 bench-pipeline: $(STAMP) ## measure the speed and gaps of the two-node pipeline's optimisers
 	@$(BIN)/python -m benchmarks.bench_pipeline $(ARGS)
 
-bench-gap: $(STAMP) ## measure BALANCE's gap to the exhaustive optimum on small contested problems
-	@$(BIN)/python -m benchmarks.bench_gap $(ARGS)
+bench-solver: $(STAMP) ## measure the speed of BALANCE's decision and its gap to the exact optimum
+	@$(BIN)/python -m benchmarks.bench_solver $(ARGS)
 
 bench-batches: $(STAMP) ## measure what a third and a fourth batch add on contested problems
 	@$(BIN)/python -m benchmarks.bench_batches $(ARGS)

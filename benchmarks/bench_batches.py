@@ -19,7 +19,7 @@ from balancesim.core.problem import LaneModel, Problem
 from balancesim.core.work import LatencyLaw
 from balancesim.latency_laws import Flops, Roofline
 from balancesim.policies import AdTwoBatches, Balance, MultiBatch, Policy, SdTwoBatches
-from benchmarks.bench_gap import problem
+from benchmarks.bench_solver import SLOW, random_problem
 
 FLOPS = Flops(prefill_s_per_flop=1.2e-14, decode_s_per_flop=6e-14, verify_s_per_flop=2e-14)
 ROOFLINE = Roofline(launch_s=1e-4, bandwidth_efficiency=0.8, compute_efficiency=0.6)
@@ -51,12 +51,12 @@ def decided(policy: Policy, case: Problem) -> tuple[Decision, float]:
 def measure(lane_model: LaneModel, law: LatencyLaw, options: argparse.Namespace) -> Tally:
     """Return the tally of one setting; cost tables are shared by all problems, as in a run."""
     tally = Tally([], [], [], Counter(), Counter())
-    server = replace(problem(0, 1).server, target_law=law, draft_law=law)
+    server = replace(random_problem(0, 1, SLOW).server, target_law=law, draft_law=law)
     MultiBatch(max_batches=options.batches).decide(
-        replace(problem(options.problems, options.users), server=server, lane_model=lane_model)
+        replace(random_problem(options.problems, options.users, SLOW), server=server, lane_model=lane_model)
     )
     for seed in range(options.problems):
-        case = replace(problem(seed, options.users), server=server, lane_model=lane_model)
+        case = replace(random_problem(seed, options.users, SLOW), server=server, lane_model=lane_model)
         found = [decided(MultiBatch(max_batches=m), case) for m in range(1, options.batches + 1)]
         counts = [len(decision.admitted) for decision, _ in found]
         if not counts[0] < counts[-1] < options.users:

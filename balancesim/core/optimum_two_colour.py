@@ -99,7 +99,7 @@ def _alone_at_most(pair: _Pair) -> tuple[int, int]:
     """Return the largest batch of either lane with the whole GPU and all the memory that both share."""
     sizes = []
     for users in pair.lanes:
-        overlap = np.zeros(int(users.rounds.max(initial=0)) + 2, dtype=np.int64)
+        overlap = np.zeros(len(users.bounds) + 1, dtype=np.int64)
         everyone = np.ones(len(pair.row), dtype=np.bool_)
         sizes.append(largest(users, everyone, (1.0, pair.shares.free_bytes), (0, len(pair.row)), overlap).size)
     return sizes[0], sizes[1]

@@ -4,6 +4,7 @@
 one mode. Among what is compared is each lane alone with all the room, so that two lanes never serve fewer than one.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +15,10 @@ from balancesim.core.shares import PairSolution, divided, in_force, pair_grid
 from balancesim.core.solver import best_of, best_pair, complete, single
 from balancesim.units import FloatArray
 
-_FINER = np.array([-0.75, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75])  #: of a step
+#: Shares of both lanes to try, given the best solution so far.
+_Axis = Callable[[PairSolution], tuple[FloatArray, FloatArray]]
+
+_FINER = 4  #: the refinement's steps in one step of the grid
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class PairSearch:
 
     share_step: float = 0.1  #: step of the grid of z and λ; 1/share_step must be a whole number
     both_orders: bool = True  #: also solve the second lane first
-    refine: bool = True  #: search a finer grid around the best (z, λ)
+    refine: bool = True  #: then search z four times as finely at the best λ, and λ at the best z
     gpu_share: float | None = None  #: fixed z
     memory_share: float | None = None  #: fixed λ
 
@@ -77,7 +81,7 @@ def best_two_lanes(problem: Problem, lanes: tuple[Lane, Lane], search: PairSearc
 def _side_by_side(
     problem: Problem, lanes: tuple[Lane, Lane], subs: tuple[SubProblem, SubProblem], search: PairSearch
 ) -> list[Decision]:
-    """Return the best decision over the grid, over the shares in force, and over a finer grid around the better."""
+    """Return the best decision over the grid, over the shares in force, and over finer axes through the better."""
     grids = [divided(problem, lanes, search.gpu_axis(), search.memory_axis())]
     now = in_force(problem, lanes)
     grids += [] if now is None else [now]
@@ -88,10 +92,11 @@ def _side_by_side(
         best = best if found is None else found
     if best is None:
         return []
-    if search.refine and best.served < len(problem.candidates):
-        finer = pair_grid(problem, lanes, *_around(best, search))
-        found = best_pair(subs, finer, both_orders=search.both_orders, floor=best.served)
-        best = best if found is None else found
+    for axes in _finer(search):
+        if best.served < len(problem.candidates):
+            finer = pair_grid(problem, lanes, *(axis(best) for axis in axes))
+            found = best_pair(subs, finer, both_orders=search.both_orders, floor=best.served)
+            best = best if found is None else found
     chosen = tuple(
         replace(lane, gpu_share=gpu, memory_share=memory)
         for lane, gpu, memory in zip(lanes, best.gpu_share, best.memory_share, strict=True)
@@ -99,14 +104,22 @@ def _side_by_side(
     return [complete(problem, chosen, best.members)]
 
 
-def _around(
-    best: PairSolution, search: PairSearch
-) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
-    """Return axes four times as fine around the best cell, within the same room."""
-    axes = []
-    for shares, fixed in ((best.gpu_share, search.gpu_share), (best.memory_share, search.memory_share)):
-        first = shares[0] + (_FINER * search.share_step if fixed is None else np.zeros(1))
-        whole = sum(shares)
-        first = first[(first > 0) & (first < whole)]
-        axes.append((first, whole - first) if len(first) else (np.array([shares[0]]), np.array([shares[1]])))
-    return axes[0], axes[1]
+def _finer(search: PairSearch) -> list[tuple[_Axis, _Axis]]:
+    """Return the refinements in turn, as axes of GPU and memory shares that depend on the best solution so far."""
+    if not search.refine:
+        return []
+
+    def kept(shares: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
+        return np.array([shares[0]]), np.array([shares[1]])
+
+    def divided_finely(shares: tuple[float, float]) -> tuple[FloatArray, FloatArray]:
+        parts = _FINER * round(1.0 / search.share_step)
+        first = np.arange(1, parts) / parts * sum(shares)
+        return first, sum(shares) - first
+
+    turns: list[tuple[_Axis, _Axis]] = []
+    if search.gpu_share is None:
+        turns.append((lambda best: divided_finely(best.gpu_share), lambda best: kept(best.memory_share)))
+    if search.memory_share is None:
+        turns.append((lambda best: kept(best.gpu_share), lambda best: divided_finely(best.memory_share)))
+    return turns

@@ -31,6 +31,9 @@ class Users(NamedTuple):
     slack_s: FloatArray
     prompts: IntArray  #: distinct values, ascending
     outputs: IntArray  #: distinct values, ascending
+    bounds: IntArray  #: distinct rounds, ascending: the only bounds I that matter
+    rank: IntArray  #: of every user's rounds among them
+    rank_within: IntArray  #: [r]: rank of the largest bound that is at most r
     prefill_s: FloatArray  #: [b, S]
     step_sums_s: FloatArray  #: [b, c]: Σ of step or round times over contexts 1 … c
     drafting: bool
@@ -88,9 +91,10 @@ def _promises(
             continue
         count += 1
         if users.drafting:
-            end = last if each == 0.0 or left >= each * last else int(left / each * (1.0 + 1e-12))
-            overlap[users.rounds[j]] += 1
-            overlap[min(end, last) + 1] -= 1
+            most_rounds = len(users.rank_within) - 1
+            end = most_rounds if each == 0.0 or left >= each * most_rounds else int(left / each * (1.0 + 1e-12))
+            overlap[users.rank[j]] += 1
+            overlap[users.rank_within[min(end, most_rounds)] + 1] -= 1
     if count < b or not users.drafting:
         return count >= b
     most = overlap[0]
@@ -140,12 +144,13 @@ def _settle(
     if not users.drafting:
         u = _upload_bound(users, inside, b, fixed)
         return Batch(0 if np.isnan(u) else b, prompt, output, output - 1, u, fixed)
-    for i in range(len(overlap) - 1):
-        if overlap[i] >= b:
-            need = fixed + each * i
-            u = _upload_bound(users, inside & (users.rounds <= i), b, need)
+    for place in range(len(users.bounds)):
+        if overlap[place] >= b:
+            bound = users.bounds[place]
+            need = fixed + each * bound
+            u = _upload_bound(users, inside & (users.rounds <= bound), b, need)
             if not np.isnan(u):
-                return Batch(b, prompt, output, i, u, need)
+                return Batch(b, prompt, output, bound, u, need)
     return Batch(0, prompt, output, 0, 0.0, 0.0)
 
 
@@ -156,7 +161,7 @@ def largest(
     """Return the largest batch for (share, memory) of more than between[0] users; count 0 if there is none.
 
     between[1] is known not to be exceeded. Among batches of that size it is the first in the order of the search, small
-    S and N first, whatever is known before. ``overlap`` is scratch, longer than the most rounds by 2.
+    S and N first, whatever is known before. ``overlap`` is scratch, longer than the bounds by 1.
     """
     found = Batch(0, 0, 0, 0, 0.0, 0.0)
     if len(users.prompt) == 0 or not limits[0] > 0.0:
@@ -232,7 +237,7 @@ def counts_over_all(users: Users, gpu: FloatArray, memory: FloatArray) -> IntArr
     rows, columns = len(gpu), len(memory)
     counts = np.zeros((rows, columns), np.int64)
     everyone = np.ones(len(users.prompt), np.bool_)
-    overlap = np.zeros(users.rounds.max() + 2 if len(users.rounds) else 2, np.int64)
+    overlap = np.zeros(len(users.bounds) + 1, np.int64)
     stack = np.empty((64, 2), np.int64)
     for j in range(columns):  # by memory alone: the largest share
         low = counts[rows - 1, j - 1] if j else 0
@@ -269,6 +274,45 @@ def _between(
     return low if low >= high else max(low, largest(users, available, limits, between, overlap).size)
 
 
+class Kept(NamedTuple):
+    """The first lane's last batch for every GPU share [i], and what is known of the second lane beside it."""
+
+    size: IntArray  #: −1 = none yet
+    tokens: IntArray  #: S + N of its bounds
+    most_bytes: FloatArray  #: memory with which it was found: with more, another may be first
+    members: BoolArray  #: [i, user]
+    missed_bytes: FloatArray  #: memory with which the second lane could not serve ``missed_least``; −1 = none yet
+    missed_least: IntArray
+
+
+@_jit
+def _fits(users: Users, size: int, tokens: int, memory: float) -> bool:
+    return size == 0 or tokens <= memory / (size * users.token_bytes) * (1.0 + 1e-12) - users.extra_tokens
+
+
+@_jit
+def _keep(kept: Kept, users: Users, cell: tuple[int, int], counts: IntArray, grid: Grid, scratch: IntArray) -> None:
+    """Find the first lane's batch of a cell, and keep it for the other cells of the row where it is the same.
+
+    The search takes the first batch in its order that is feasible. If that of the most memory with the same count fits
+    less memory, it is the first one there, too.
+    """
+    i, j = cell
+    size, everyone = counts[i, j], np.ones(len(users.prompt), np.bool_)
+    most = j
+    while most + 1 < counts.shape[1] and counts[i, most + 1] == size:
+        most += 1
+    for column in (most, j):
+        limits = (grid.first_gpu[i], grid.first_bytes[column])
+        # one less than known: the batch must be the one that a search without this knowledge finds
+        batch = largest(users, everyone, limits, (max(0, size - 1), size), scratch)
+        if _fits(users, size, batch.prompt + batch.output, grid.first_bytes[j]):
+            break
+    kept.size[i], kept.tokens[i], kept.most_bytes[i] = size, batch.prompt + batch.output, grid.first_bytes[column]
+    kept.members[i] = members(users, everyone, batch)
+    kept.missed_bytes[i] = -1.0
+
+
 @_jit
 def best_pair(
     lanes: tuple[Users, Users],
@@ -293,11 +337,13 @@ def best_pair(
     possible = taken.sum()
     sums = np.minimum(counts[0] + counts[1], possible)
     turn = np.argsort((grid.order - sums * grid.order.size).ravel(), kind="mergesort")
-    overlap = np.zeros(second.rounds.max() + 2 if len(second.rounds) else 2, np.int64)
-    scratch = np.zeros(first.rounds.max() + 2 if len(first.rounds) else 2, np.int64)
-    everyone = np.ones(len(first.prompt), np.bool_)
+    overlap = np.zeros(len(second.bounds) + 1, np.int64)
+    scratch = np.zeros(len(first.bounds) + 1, np.int64)
+    rows, users = len(grid.first_gpu), len(first.prompt)
+    tokens, chosen = np.zeros(rows, np.int64), np.zeros((rows, users), np.bool_)
+    kept = Kept(np.full(rows, -1), tokens, np.zeros(rows), chosen, np.full(rows, -1.0), np.zeros(rows, np.int64))
     best, best_place, row, column = floor, -1, -1, -1
-    one, two = everyone, np.zeros(len(second.prompt), np.bool_)
+    one, two = np.ones(users, np.bool_), np.zeros(len(second.prompt), np.bool_)
     for flat in turn:
         i, j = flat // grid.order.shape[1], flat % grid.order.shape[1]
         place = grid.order[i, j]
@@ -307,9 +353,12 @@ def best_pair(
         if counts[1][i, j] < least:
             continue
         size = counts[0][i, j]
-        # one less than known: the batch must be the one that a search without this knowledge finds
-        limits = (grid.first_gpu[i], grid.first_bytes[j])
-        chosen = members(first, everyone, largest(first, everyone, limits, (max(0, size - 1), size), scratch))
+        mine = grid.first_bytes[j]
+        if kept.size[i] != size or mine > kept.most_bytes[i] or not _fits(first, size, kept.tokens[i], mine):
+            _keep(kept, first, (i, j), counts[0], grid, scratch)
+        if least >= kept.missed_least[i] and grid.second_bytes[j] <= kept.missed_bytes[i]:
+            continue
+        chosen = kept.members[i]
         taken[:] = False
         taken[candidates[0][chosen]] = True
         rest = ~taken[candidates[1]]
@@ -317,5 +366,7 @@ def best_pair(
         batch = largest(second, rest, limits, (max(0, least - 1), counts[1][i, j]), overlap)
         if batch.size >= least:
             best, best_place, row, column = size + batch.size, place, i, j
-            one, two = chosen, members(second, rest, batch)
+            one, two = chosen.copy(), members(second, rest, batch)
+        elif kept.missed_bytes[i] < grid.second_bytes[j]:
+            kept.missed_bytes[i], kept.missed_least[i] = grid.second_bytes[j], least
     return best, row, column, one, two

@@ -60,7 +60,7 @@ class PaddedSubProblem:
 
     @cached_property
     def _overlap(self) -> IntArray:
-        return np.zeros(int(self.users.rounds.max(initial=0)) + 2, dtype=np.int64)
+        return np.zeros(len(self.users.bounds) + 1, dtype=np.int64)
 
     def _over_all(self, gpu: FloatArray, memory: FloatArray) -> IntArray:
         key = (gpu.tobytes(), memory.tobytes())
@@ -102,14 +102,19 @@ def users_of(problem: Problem, lane: Lane, row: IntArray, start_s: FloatArray) -
         shortest = float(prompts[0] + outputs[0] + gamma) * token_bytes
         most = min(len(row), int(max(0.0, server.free_bytes(uses_sd=False)) / shortest) + 1)
         costs.cover(most, int(prompts[-1] + outputs[-1]))
+    rounds = np.asarray(planned_rounds(output, table.acceptance_rate[row], gamma), dtype=np.int64)
+    bounds, rank = np.unique(rounds, return_inverse=True)
     return kernel.Users(
         prompt,
         output,
-        np.asarray(planned_rounds(output, table.acceptance_rate[row], gamma), dtype=np.int64),
+        rounds,
         start_s,
         table.slack_s[row],
         prompts,
         outputs,
+        bounds,
+        rank.astype(np.int64),
+        np.searchsorted(bounds, np.arange(rounds.max(initial=0) + 1), side="right") - 1,
         costs.prefill_s,
         costs.total_s,
         drafting,

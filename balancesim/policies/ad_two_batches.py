@@ -17,7 +17,7 @@ class AdTwoBatches:
     name: ClassVar[str] = "ad_two_batches"
 
     share_step: float = 0.1  #: step of the grid of both shares; 1/share_step must be a whole number
-    refine: bool = True  #: search a finer grid around the best shares
+    refine: bool = True  #: then search z four times as finely at the best λ, and λ at the best z
     gpu_share: float | None = None  #: fixed GPU share of the first batch
     memory_share: float | None = None  #: fixed memory share of the first batch
 

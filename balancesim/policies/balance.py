@@ -21,7 +21,7 @@ class Balance:
     single_modes: bool = (
         True  #: also try AD alone and SD alone with the whole GPU (needed for the half-of-optimum bound)
     )
-    refine: bool = True  #: search a finer grid around the best (z, λ)
+    refine: bool = True  #: then search z four times as finely at the best λ, and λ at the best z
     gpu_share: float | None = None  #: fixed z: the paper's ablation ECRA is 0.5
     memory_share: float | None = None  #: fixed λ: EMA is 0.5; both fixed: ECRMA
     draft_length: int | None = None  #: γ; None = the server's
