@@ -1,6 +1,6 @@
 """Compile the decision kernels once: ``python -m balancesim.precompile``. `make` does so when it installs.
 
-The kernels `core.solver_*kernel` are compiled at their first use, which takes
+The kernels `core.*_kernel` are compiled at their first use, which takes
 about twenty seconds, and kept on disk beside the code. A decision about one small problem of each kind does it.
 """
 
@@ -11,11 +11,13 @@ import numpy as np
 from balancesim.catalog import gpu, llm
 from balancesim.core.decision import SD_LANE, Lane
 from balancesim.core.lane_models import ContinuousLanes, PerUserLanes, StaticLanes
+from balancesim.core.pipeline_lanes import PipelineLanes
+from balancesim.core.pipeline_nodes import Fronthaul, PipelineNode, Sbs
 from balancesim.core.problem import Candidates, Problem, Residents
 from balancesim.core.request import Mode
 from balancesim.core.server import ServerSpec
 from balancesim.latency_laws import Roofline
-from balancesim.policies import Balance, Optimal
+from balancesim.policies import Balance, Optimal, PipelinedSd
 
 
 def small_problem() -> Problem:
@@ -60,12 +62,23 @@ def continuous_problem() -> Problem:
     )
 
 
+def pipeline_problem() -> Problem:
+    """Return the same with an SBS that drafts for the server."""
+    problem = small_problem()
+    server = problem.server
+    assert server.draft is not None
+    assert server.draft_law is not None
+    sbs = Sbs(PipelineNode(server.draft, server.gpu, server.draft_law), Fronthaul())
+    return replace(problem, server=replace(server, sbs=sbs), lane_model=PipelineLanes())
+
+
 def main() -> None:
     """Take one decision of each kind."""
     empty = [replace(small_problem(), lane_model=lanes) for lanes in (StaticLanes(), PerUserLanes(), ContinuousLanes())]
     for problem in (*empty, continuous_problem()):
         Balance().decide(problem)
     Optimal().decide(small_problem())
+    PipelinedSd().decide(pipeline_problem())
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 [P2] is Zhu et al., arXiv 2510.11331 v1; the exact form of the recursion is inferred from its description [A].
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -60,22 +59,15 @@ def pipeline_schedule(
 
 
 def partition_inference_s(times: BatchTimes, rows: Sequence[int]) -> float:
-    """Return T_inf of the batches ``rows`` of ``times``: the last entry of `pipeline_schedule`, on plain floats."""
+    """Return T_inf of the batches ``rows`` of ``times``: the last entry of `pipeline_schedule`, compiled."""
+    from balancesim.core.pipeline_kernel import last_verification_s  # compiled: not needed by runs without a pipeline
+
     if not rows:
         return 0.0
     index = np.asarray(rows, dtype=np.int64)
-    drafts, verifies = times.draft_s(index).tolist(), times.verify_s(index).tolist()
-    up, down = times.to_mbs_s[index].tolist(), times.to_sbs_s[index].tolist()
-    verdict = [-math.inf] * len(rows)  # when the batch's last verdict is back at the SBS
-    sbs = mbs = 0.0
-    for draft_row, verify_row in zip(drafts, verifies, strict=True):
-        for m, draft in enumerate(draft_row):
-            back = verdict[m]
-            sbs = (sbs if sbs >= back else back) + draft
-            arrived = sbs + up[m]
-            mbs = (mbs if mbs >= arrived else arrived) + verify_row[m]
-            verdict[m] = mbs + down[m]
-    return float(mbs)
+    return float(
+        last_verification_s(times.draft_s(index), times.verify_s(index), times.to_mbs_s[index], times.to_sbs_s[index])
+    )
 
 
 def sequential_inference_s(times: BatchTimes, rows: Sequence[int]) -> float:
