@@ -161,7 +161,7 @@ def _whole_memory(problem: Problem, decision: Decision) -> Iterator[str]:
     if not any(lane.members for lane in decision.lanes):
         return
     free = free_bytes(problem, decision)
-    new = sum([problem.lane_model.new_bytes(problem, lane) for lane in decision.lanes])
+    new = sum([problem.new_bytes(lane) for lane in decision.lanes])
     if problem.held_bytes + new > free + TOLERANCE * max(1.0, abs(free)):
         got = f"{problem.held_bytes:.6g} held + {new:.6g} new"
         yield f"memory of all lanes must be at most {free:.6g} bytes, got {got}"

@@ -1,7 +1,7 @@
 """What a policy sees at a scheduling epoch: predictions and the current state, never the future."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
@@ -31,16 +31,33 @@ class Candidates:
 
     def __post_init__(self) -> None:
         for column in vars(self).values():
-            flags = column.flags
-            if flags.writeable:
-                flags.writeable = False
+            column.flags.writeable = False
+
+    @classmethod
+    def on_demand(cls, column: "Callable[[str], IntArray | FloatArray]") -> "Candidates":
+        """Return candidates whose columns are made, by name, when they are first looked at: few policies need all."""
+        candidates = object.__new__(cls)
+        vars(candidates)["_column"] = column
+        return candidates
+
+    def __getattr__(self, name: str) -> "IntArray | FloatArray":
+        """Make a column; called only while it is not there."""
+        if name not in _CANDIDATE_COLUMNS or "_column" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        column: IntArray | FloatArray = vars(self)["_column"](name)
+        column.flags.writeable = False
+        vars(self)[name] = column
+        return column
 
     def __len__(self) -> int:
         return len(self.request_id)
 
     def take(self, index: IntArray | BoolArray) -> "Candidates":
         """Return the rows selected by an index or mask."""
-        return Candidates(**{name: column[index] for name, column in vars(self).items()})
+        return Candidates(**{name: getattr(self, name)[index] for name in _CANDIDATE_COLUMNS})
+
+
+_CANDIDATE_COLUMNS = tuple(column.name for column in fields(Candidates))
 
 
 @dataclass(frozen=True)
@@ -182,6 +199,7 @@ class Problem:
     sbs_held_bytes: float = 0.0  #: KV memory reserved on the SBS, where one drafts for this server
     uses_sd: bool = False  #: a lane with residents uses SD, so the draft's weights must stay
     draft_loaded: bool = True  #: False: a decision with an SD lane loads the draft first
+    _new_bytes: dict[tuple[object, ...], float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def position(self) -> dict[int, int]:
@@ -206,6 +224,13 @@ class Problem:
         if -1 in rows:
             raise KeyError([request_id for request_id, row in zip(request_ids, rows, strict=True) if row < 0])
         return np.array(rows, dtype=np.int64)
+
+    def new_bytes(self, lane: Lane) -> float:
+        """Return `LaneModel.new_bytes` of this problem; what a policy has asked, the server need not work out again."""
+        asked = (lane.mode, lane.draft_length, lane.members)
+        if asked not in self._new_bytes:
+            self._new_bytes[asked] = self.lane_model.new_bytes(self, lane)
+        return self._new_bytes[asked]
 
     def lane_in_force(self, lane_id: int) -> Lane | None:
         """Return the lane with this number that has residents, if there is one."""

@@ -11,6 +11,8 @@ from balancesim.core.request import Mode
 from balancesim.core.shares import free_for, room
 from balancesim.policies.lanes import ad_lane, check_draft_length, sd_lane
 
+_AD = ad_lane()
+
 
 @dataclass(frozen=True, slots=True)
 class Fcfs:
@@ -30,15 +32,16 @@ class Fcfs:
         Costs O(new candidates · log) and never looks at residents: memory held is a number of the problem. No
         completion times are predicted.
         """
-        lane = ad_lane() if self.mode is Mode.AD else sd_lane(problem, self.draft_length)
-        before = problem.lane_in_force(lane.lane_id)
-        space = room(problem, (lane.lane_id,))
+        empty = _AD if self.mode is Mode.AD else sd_lane(problem, self.draft_length)
+        before = problem.lane_in_force(empty.lane_id)
+        space = room(problem, (empty.lane_id,))
         alone = before is not None and len(problem.lanes) == 1
         share = 1.0 if alone else space.memory_share  # whoever runs alone fills what there is
-        members = self._members(problem, lane, share) if space.gpu_share > 0 else ()
+        members = self._members(problem, empty, share) if space.gpu_share > 0 else ()
         if not members and before is None:
             return Decision(space.others)
-        lane = Lane(lane.lane_id, lane.mode, space.gpu_share, space.memory_share, members, lane.draft_length)
+        shares = (space.gpu_share, space.memory_share)
+        lane = Lane(empty.lane_id, empty.mode, *shares, members, empty.draft_length)
         return Decision((lane, *space.others))
 
     @staticmethod
@@ -58,7 +61,7 @@ class Fcfs:
         while len(members) < high:
             longer = tuple(queue[: min(len(members) + step, high)].tolist())
             filled = Lane(lane.lane_id, lane.mode, 1.0, 1.0, longer, lane.draft_length)
-            if problem.lane_model.new_bytes(problem, filled) <= free:
+            if problem.new_bytes(filled) <= free:
                 members, step = longer, 2 * step
             else:
                 high, step = len(longer) - 1, max(1, step // 2)

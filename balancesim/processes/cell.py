@@ -100,13 +100,19 @@ class Uploads:
         """Return the rest of an upload under way, as predicted when it began."""
         return max(0.0, self._ends[visit.request.request_id] - self.env.now)
 
-    def predicted(self, cell_id: IntArray, user_id: IntArray, bits: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the times of uploads that would start now, backhaul included, and η of their uplinks now."""
-        times_s, efficiency = np.empty(len(bits)), np.empty(len(bits))
+    def predicted_s(self, cell_id: IntArray, user_id: IntArray, bits: FloatArray) -> FloatArray:
+        """Return the times of uploads that would start now, backhaul included."""
+        times_s = np.empty(len(bits))
         for cell, rows in by_cell(self.cells, cell_id):
             times_s[rows] = cell.uplink.predicted_s(user_id[rows], bits[rows]) + cell.backhaul_s
+        return times_s
+
+    def spectral_efficiency(self, cell_id: IntArray, user_id: IntArray) -> FloatArray:
+        """Return η of users' uplinks now."""
+        efficiency = np.empty(len(user_id))
+        for cell, rows in by_cell(self.cells, cell_id):
             efficiency[rows] = cell.uplink.spectral_efficiency(user_id[rows])
-        return times_s, efficiency
+        return efficiency
 
 
 @dataclass(frozen=True)

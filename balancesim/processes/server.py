@@ -10,7 +10,7 @@ import simpy
 
 from balancesim.core.decision import Decision, Lane
 from balancesim.core.feasibility import check_structure
-from balancesim.core.memory import request_kv_bytes, speculates
+from balancesim.core.memory import any_speculates, request_kv_bytes
 from balancesim.core.problem import Problem
 from balancesim.core.request import Mode, Outcome, RejectReason
 from balancesim.processes.cell import Answers, Uploads
@@ -170,7 +170,7 @@ class EdgeServer:
             make_residents=discipline.residents,
             held_bytes=self._memory.held_bytes + self._memory.held_elsewhere_bytes,
             sbs_held_bytes=0.0 if self._setup.site is None else self._setup.site.memory.held_bytes,
-            uses_sd=any(speculates(lane.mode, lane.draft_length) for lane in lanes.values()),
+            uses_sd=any_speculates(lanes.values()),
             draft_loaded=self._draft_loaded,
         )
 
@@ -196,7 +196,7 @@ class EdgeServer:
 
     def _set_draft(self, problem: Problem, decision: Decision) -> float:
         """Load or drop the draft's weights as the decision needs; return the time that loading takes."""
-        drafts = problem.uses_sd or any(speculates(lane.mode, lane.draft_length) for lane in decision.lanes)
+        drafts = problem.uses_sd or any_speculates(decision.lanes)
         self._memory.capacity_bytes = self._setup.spec.free_bytes(uses_sd=drafts) - self._memory.held_elsewhere_bytes
         load_s = self._setup.spec.draft_load_s if drafts and not self._draft_loaded else 0.0
         self._draft_loaded = drafts

@@ -10,6 +10,11 @@ from balancesim.processes.cell import Answers, Uploads
 from balancesim.processes.setup import ServerSetup
 from balancesim.processes.visit import Visit
 from balancesim.processes.waiting_table import WaitingTable
+from balancesim.units import FloatArray, IntArray
+
+#: Where the table keeps the columns that stay as they are: whole numbers, then floats.
+_WHOLE = {"request_id": 0, "prompt_tokens": 1, "output_tokens": 2}
+_FLOATS = {"acceptance_rate": 0, "prompt_bits": 3}
 
 
 class WaitingRoom:
@@ -20,8 +25,7 @@ class WaitingRoom:
         self._prompts_in = not setup.upload_on_admission  #: those who wait have their prompt at the server
         self._uploads = uploads
         self._answers = answers
-        self._no_upload = np.array([[0.0], [np.nan]]) * np.ones(setup.max_candidates)  #: time and η
-        self._no_upload.flags.writeable = False
+        self._zeros = np.zeros(setup.max_candidates)
         self._visits: dict[int, Visit] = {}
         self._table = WaitingTable(whole=5, floats=5)
         self._deadlines: list[tuple[float, int]] = []
@@ -34,7 +38,7 @@ class WaitingRoom:
         request, cell = visit.request, self._uploads.cells[visit.cell_id]
         tokens = request.predicted_output_tokens
         self._visits[request.request_id] = visit
-        self._table.append(
+        self._table.append(  # user and cell, arrival and deadline, and the answer's bits are for `_column` alone
             (request.request_id, request.prompt_tokens, tokens, request.user_id, visit.cell_id),
             (
                 request.predicted_acceptance_rate,
@@ -73,23 +77,27 @@ class WaitingRoom:
     def candidates(self, now_s: float) -> Candidates:
         """Return the columns that a policy sees."""
         whole, floats = self._table.oldest(self._most)
-        request_id, prompt_tokens, output_tokens, user_id, cell_id = whole
-        acceptance_rate, arrival_s, deadline_s, prompt_bits, answer_bits = floats
-        slack_s = arrival_s + deadline_s - now_s
-        if self._deadlines:  # without a deadline the downlink does not matter
-            slack_s -= self._answers.predicted_s(cell_id, user_id, answer_bits)
-        if self._prompts_in:
-            upload_s, efficiency = self._no_upload[:, : len(request_id)]
-        else:
-            upload_s, efficiency = self._uploads.predicted(cell_id, user_id, prompt_bits)
-        return Candidates(
-            request_id,
-            prompt_tokens,
-            output_tokens,
-            acceptance_rate,
-            slack_s,
-            upload_s,
-            now_s - arrival_s,
-            prompt_bits,
-            efficiency,
-        )
+        return Candidates.on_demand(lambda name: self._column(name, now_s, whole, floats))
+
+    def _column(self, name: str, now_s: float, whole: IntArray, floats: FloatArray) -> IntArray | FloatArray:
+        """Return one column of `Candidates` from rows of the table; ``now_s`` is now."""
+        column: IntArray | FloatArray
+        if name in _WHOLE:
+            column = whole[_WHOLE[name]]
+        elif name in _FLOATS:
+            column = floats[_FLOATS[name]]
+        elif name == "waited_s":
+            column = now_s - floats[1]
+        elif name == "slack_s":
+            column = floats[1] + floats[2] - now_s
+            if self._deadlines:  # without a deadline the downlink does not matter
+                column -= self._answers.predicted_s(whole[4], whole[3], floats[4])
+        elif name == "upload_s":
+            column = self._zeros[: whole.shape[1]]
+            if not self._prompts_in:
+                column = self._uploads.predicted_s(whole[4], whole[3], floats[3])
+        else:  # "spectral_efficiency_bps_hz"
+            column = np.full(whole.shape[1], np.nan)
+            if not self._prompts_in:
+                column = self._uploads.spectral_efficiency(whole[4], whole[3])
+        return column
