@@ -1,14 +1,15 @@
-"""Cells, servers, users and their links as a networkx graph, and the same as plain arrays for the processes.
+"""Cells, servers, users and their links as plain arrays for the processes, and the same as a networkx graph.
 
-Nodes are ``("cell", i)``, ``("server", i)`` and ``("user", i)``; positions are metres in the plane. A ``radio`` edge
-joins a user to its cell (``distance_m``), a ``backhaul`` edge a cell to its server (``delay_s``). Where small base
-stations draft, ``("sbs", i)`` stands at the site of cell i, the server is its MBS, and a ``fronthaul`` edge joins both
-(``rate_bps``, ``delay_s``, bits of a drafted and of a verified token).
+Nodes of the graph are ``("cell", i)``, ``("server", i)`` and ``("user", i)``; positions are metres in the plane. A
+``radio`` edge joins a user to its cell (``distance_m``), a ``backhaul`` edge a cell to its server (``delay_s``). Where
+small base stations draft, ``("sbs", i)`` stands at the site of cell i, the server is its MBS, and a ``fronthaul`` edge
+joins both (``rate_bps``, ``delay_s``, bits of a drafted and of a verified token).
 """
 
 import math
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,10 +29,8 @@ _RING_STEPS = ((-1, 1), (-1, 0), (0, -1), (1, -1), (1, 0), (0, 1))
 class Topology:
     """Who is where and attached to what. Arrays are indexed by user id or by cell id, and are read-only."""
 
-    graph: "nx.Graph[tuple[str, int]]"
+    network: Network
     user_cell: IntArray
-    user_server: IntArray
-    user_distance_m: FloatArray  #: in the plane, from the user to its cell's site
     user_position_m: FloatArray  #: shape (users, 2)
     cell_position_m: FloatArray  #: shape (cells, 2)
     cell_server: IntArray
@@ -42,6 +41,19 @@ class Topology:
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
+
+    @cached_property
+    def user_server(self) -> IntArray:
+        """Server of every user's cell."""
+        return self.cell_server[self.user_cell]
+
+    @cached_property
+    def user_distance_m(self) -> FloatArray:
+        """Distance in the plane from every user to its cell's site."""
+        offsets_m = self.user_position_m - self.cell_position_m[self.user_cell]
+        distance_m: FloatArray = np.linalg.norm(offsets_m, axis=1)
+        distance_m.flags.writeable = False
+        return distance_m
 
     @property
     def user_ids(self) -> IntArray:
@@ -61,7 +73,33 @@ class Topology:
     @property
     def servers(self) -> int:
         """Number of servers."""
-        return sum(1 for kind, _ in self.graph if kind == "server")
+        return self.network.servers
+
+    @cached_property
+    def graph(self) -> "nx.Graph[tuple[str, int]]":
+        """The same as a graph, for those who want to look at the network or walk through it; a run does not."""
+        import networkx as nx
+
+        graph: nx.Graph[tuple[str, int]] = nx.Graph()
+        heights = {"cell": self.network.site_height_m, "user": self.network.user_height_m}
+        graph.add_nodes_from(("server", server) for server in range(self.servers))
+        for kind, positions in (("cell", self.cell_position_m), ("user", self.user_position_m)):
+            for index, (x, y) in enumerate(positions.tolist()):
+                graph.add_node((kind, index), x_m=x, y_m=y, height_m=heights[kind])
+        for cell, server in enumerate(self.cell_server.tolist()):
+            delay_s = float(self.cell_backhaul_s[cell])
+            graph.add_edge(("cell", cell), ("server", server), kind="backhaul", delay_s=delay_s)
+        for cell, fronthaul in enumerate(self.cell_fronthaul):
+            x, y = self.cell_position_m[cell].tolist()
+            graph.add_node(("sbs", cell), x_m=x, y_m=y)
+            graph.add_edge(("cell", cell), ("sbs", cell), kind="site")
+            server = int(self.cell_server[cell])
+            graph.add_edge(("sbs", cell), ("server", server), kind="fronthaul", **asdict(fronthaul))
+        for user, (cell, distance_m) in enumerate(
+            zip(self.user_cell.tolist(), self.user_distance_m.tolist(), strict=True)
+        ):
+            graph.add_edge(("user", user), ("cell", cell), kind="radio", distance_m=distance_m)
+        return graph
 
 
 def build(network: Network, streams: Streams) -> Topology:
@@ -75,7 +113,15 @@ def build(network: Network, streams: Streams) -> Topology:
     else:
         cells = np.repeat(np.arange(network.cells), network.users_per_cell)
         positions = sites[cells] + _draw_offsets(network, streams.sequential("placement"))
-    return _from_graph(_graph(network, sites, positions, cells))
+    return Topology(
+        network=network,
+        user_cell=np.asarray(cells, dtype=np.int64),
+        user_position_m=positions,
+        cell_position_m=sites,
+        cell_server=np.array(network.cell_server[: network.cells], dtype=np.int64),
+        cell_backhaul_s=np.full(network.cells, float(network.backhaul_s)),
+        cell_fronthaul=() if network.fronthaul is None else (network.fronthaul,) * network.cells,
+    )
 
 
 def hexagonal_sites(count: int, spacing_m: float) -> FloatArray:
@@ -125,66 +171,3 @@ def in_hexagon(offsets_m: FloatArray, radius_m: float) -> BoolArray:
     x, y = np.abs(offsets_m[:, 0]), np.abs(offsets_m[:, 1])
     apothem = math.sqrt(3) / 2 * radius_m
     return (x <= apothem) & (x / 2 + y * math.sqrt(3) / 2 <= apothem)
-
-
-def _graph(network: Network, sites: FloatArray, positions: FloatArray, cells: IntArray) -> "nx.Graph[tuple[str, int]]":
-    import networkx as nx
-
-    graph: nx.Graph[tuple[str, int]] = nx.Graph()
-    for server in range(network.servers):
-        graph.add_node(("server", server))
-    for cell, (x, y) in enumerate(sites.tolist()):
-        graph.add_node(("cell", cell), x_m=x, y_m=y, height_m=network.site_height_m)
-        server = network.cell_server[cell]
-        graph.add_edge(("cell", cell), ("server", server), kind="backhaul", delay_s=network.backhaul_s)
-        if network.fronthaul is not None:
-            graph.add_node(("sbs", cell), x_m=x, y_m=y)
-            graph.add_edge(("cell", cell), ("sbs", cell), kind="site")
-            graph.add_edge(("sbs", cell), ("server", server), kind="fronthaul", **asdict(network.fronthaul))
-    distances = np.linalg.norm(positions - sites[cells], axis=1)
-    rows = zip(positions.tolist(), cells.tolist(), distances.tolist(), strict=True)
-    for user, ((x, y), cell, distance) in enumerate(rows):
-        graph.add_node(("user", user), x_m=x, y_m=y, height_m=network.user_height_m)
-        graph.add_edge(("user", user), ("cell", cell), kind="radio", distance_m=distance)
-    return graph
-
-
-def _from_graph(graph: "nx.Graph[tuple[str, int]]") -> Topology:
-    """Read the arrays off the graph, which is the one description of the network."""
-    radio = {user: (cell, edge["distance_m"]) for user, cell, edge in _edges(graph, "user")}
-    backhaul = {cell: (server, edge["delay_s"]) for cell, server, edge in _edges(graph, "cell")}
-    user_cell = np.array([radio[user][0] for user in range(len(radio))], dtype=np.int64)
-    cell_server = np.array([backhaul[cell][0] for cell in range(len(backhaul))], dtype=np.int64)
-    fronthaul = {sbs: edge for sbs, _, edge in _edges(graph, "sbs")}
-    return Topology(
-        graph=graph,
-        user_cell=user_cell,
-        user_server=cell_server[user_cell],
-        user_distance_m=np.array([radio[user][1] for user in range(len(radio))], dtype=float),
-        user_position_m=_positions(graph, "user", len(radio)),
-        cell_position_m=_positions(graph, "cell", len(backhaul)),
-        cell_server=cell_server,
-        cell_backhaul_s=np.array([backhaul[cell][1] for cell in range(len(backhaul))], dtype=float),
-        cell_fronthaul=tuple(_fronthaul(fronthaul[cell]) for cell in range(len(fronthaul))),
-    )
-
-
-def _fronthaul(edge: dict[str, Any]) -> Fronthaul:
-    return Fronthaul(**{field.name: edge[field.name] for field in fields(Fronthaul)})
-
-
-def _edges(graph: "nx.Graph[tuple[str, int]]", kind: str) -> list[tuple[int, int, dict[str, Any]]]:
-    """Return (node, what it is attached to, edge) for the nodes of a kind: a user's cell, a cell's or SBS's server."""
-    above = {"user": "cell", "cell": "server", "sbs": "server"}[kind]
-    return [
-        (node[1], other[1], edge)
-        for node in graph
-        if node[0] == kind
-        for other, edge in graph[node].items()
-        if other[0] == above
-    ]
-
-
-def _positions(graph: "nx.Graph[tuple[str, int]]", kind: str, count: int) -> FloatArray:
-    nodes = (graph.nodes[(kind, index)] for index in range(count))
-    return np.array([(node["x_m"], node["y_m"]) for node in nodes], dtype=float).reshape(count, 2)
