@@ -13,14 +13,24 @@ from balancesim.trace_formats.canonical import CanonicalCsv, CanonicalParquet
 from balancesim.trace_formats.errors import TraceError
 from balancesim.trace_formats.locate import TRACES_DIR, trace_names, trace_path
 from balancesim.trace_formats.mooncake import MooncakeJsonl
-from balancesim.trace_formats.tables import check_text, header_of, read_bytes
+from balancesim.trace_formats.tables import check_text, header_of, numbers, read_bytes
 from balancesim.trace_formats.vidur import VidurCsv
 from balancesim.units import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
-__all__ = ["TRACES_DIR", "TRACE_FORMATS", "TraceError", "TraceFormat", "TraceRows", "load_trace", "read_trace"]
+__all__ = [
+    "TRACES_DIR",
+    "TRACE_FORMATS",
+    "TraceError",
+    "TraceFormat",
+    "TraceRows",
+    "load_trace",
+    "read_table",
+    "read_trace",
+]
 __all__ += ["trace_names", "trace_path"]
 
 _HEAD_BYTES = 65536
@@ -35,10 +45,10 @@ class TraceFormat(Protocol):
         """Return whether a file that begins with these (unpacked) bytes has this format."""
         ...
 
-    def read(self, path: Path) -> "pd.DataFrame":
+    def read(self, path: Path) -> "pa.Table":
         """Return ``arrival_s`` (s, from the trace's start, ascending), ``prompt_tokens`` and ``output_tokens`` (≥ 1).
 
-        Optional columns: ``task``, ``session``, ``block_hashes``. ``attrs["tick_s"]``: the grain of the times, where
+        Optional columns: ``task``, ``session``, ``block_hashes``. Metadata ``tick_s``: the grain of the times, where
         it is coarse. Raises TraceError for whatever is wrong with the file.
         """
         ...
@@ -48,6 +58,28 @@ TRACE_FORMATS: tuple[type[TraceFormat], ...] = (AzureCsv, MooncakeJsonl, VidurCs
 
 
 def read_trace(path: Path) -> "pd.DataFrame":
+    """Return a trace as pandas has it; ``attrs["tick_s"]`` is the grain of its times where it is coarse.
+
+    Raises TraceError.
+    """
+    import pandas as pd
+    import pyarrow as pa
+
+    table = read_table(path)
+    # lists stay with Arrow: as Python objects a trace's block hashes take gigabytes
+    frame: pd.DataFrame = table.to_pandas(
+        types_mapper=lambda kind: pd.ArrowDtype(kind) if pa.types.is_list(kind) else None
+    )
+    if _tick_s(table):
+        frame.attrs["tick_s"] = _tick_s(table)
+    return frame
+
+
+def _tick_s(table: "pa.Table") -> float:
+    return float((table.schema.metadata or {}).get(b"tick_s", 0.0))
+
+
+def read_table(path: Path) -> "pa.Table":
     """Return the trace in the file ``path``, whose first bytes tell its format. Raises TraceError."""
     head = read_bytes(path)[:_HEAD_BYTES]
     for cls in TRACE_FORMATS:
@@ -90,12 +122,14 @@ def load_trace(file: str) -> TraceRows:
 
 @lru_cache(maxsize=2)
 def _load(path: Path, _mtime_ns: int, _size: int) -> TraceRows:
-    frame = read_trace(path)
+    table = read_table(path)
     return TraceRows(
         path=path,
-        arrival_s=np.array(frame["arrival_s"], dtype=float),
-        prompt_tokens=np.array(frame["prompt_tokens"], dtype=np.int64),
-        output_tokens=np.array(frame["output_tokens"], dtype=np.int64),
-        task=np.array(frame["task"].fillna(""), dtype=object) if "task" in frame else None,
-        tick_s=float(frame.attrs.get("tick_s", 0.0)),
+        arrival_s=np.array(numbers(table, "arrival_s")),
+        prompt_tokens=np.array(numbers(table, "prompt_tokens")),
+        output_tokens=np.array(numbers(table, "output_tokens")),
+        task=np.array([task or "" for task in table["task"].to_pylist()], dtype=object)
+        if "task" in table.column_names
+        else None,
+        tick_s=_tick_s(table),
     )

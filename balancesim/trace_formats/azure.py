@@ -5,10 +5,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from balancesim.trace_formats.tables import Source, header_of, read_bytes, read_delimited, whole_number
+from balancesim.trace_formats.tables import (
+    Source,
+    header_of,
+    numbers,
+    read_bytes,
+    read_delimited,
+    whole_number,
+    with_numbers,
+)
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pyarrow as pa
 
 
 def _instant(text: str) -> float:
@@ -26,13 +34,13 @@ class AzureCsv:
         """Return whether the first line has Azure's column names."""
         return bool({"TIMESTAMP", "ContextTokens", "GeneratedTokens"} & set(header_of(head)))
 
-    def read(self, path: Path) -> "pd.DataFrame":
+    def read(self, path: Path) -> "pa.Table":
         """Return the canonical columns; arrivals count from the first request. Raises TraceError.
 
         Azure's own file ends without a line break, so a cut inside the digits of the last number cannot be told.
         """
         data = read_bytes(path)
-        frame = read_delimited(
+        table = read_delimited(
             path,
             data.replace(b"+00:00,", b","),  # the 2024 files name the zone, UTC, on every line
             {
@@ -41,6 +49,5 @@ class AzureCsv:
                 "GeneratedTokens": Source("output_tokens", "int", whole_number),
             },
         )
-        since = frame["arrival_s"] - frame["arrival_s"].iloc[0]
-        frame["arrival_s"] = since.dt.total_seconds().astype(float)
-        return frame
+        times_ns = numbers(table, "arrival_s")
+        return with_numbers(table, "arrival_s", (times_ns - times_ns[0]) / 1e9)

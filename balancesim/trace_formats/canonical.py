@@ -18,7 +18,7 @@ from balancesim.trace_formats.tables import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pyarrow as pa
 
 _SOURCES = {
     "arrival_s": Source("arrival_s", "float", number),
@@ -38,14 +38,14 @@ class CanonicalCsv:
         """Return whether the first line has the canonical column names."""
         return bool(set(_SOURCES) & set(header_of(head)))
 
-    def read(self, path: Path) -> "pd.DataFrame":
+    def read(self, path: Path) -> "pa.Table":
         """Return the canonical columns. Raises TraceError, also when the last line has no line break (a cut file)."""
         data = read_bytes(path)
-        frame = read_delimited(path, data, _SOURCES, _OPTIONAL)
+        table = read_delimited(path, data, _SOURCES, _OPTIONAL)
         if not data.endswith(b"\n"):
             line = data.count(b"\n") + 1
             raise TraceError(f"{path}: line {line}: the last line must end with a line break; the file looks cut")
-        return frame
+        return table
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class CanonicalParquet:
         """Return whether the file begins as Parquet does."""
         return head[:4] == b"PAR1"
 
-    def read(self, path: Path) -> "pd.DataFrame":
+    def read(self, path: Path) -> "pa.Table":
         """Return the canonical columns. Raises TraceError."""
         import pyarrow as pa
         from pyarrow import parquet
@@ -78,8 +78,9 @@ class CanonicalParquet:
                 raise TraceError(f"{path}: column {column} must hold {_holds(column)}, got {kind}")
             if table[column].null_count:
                 raise TraceError(f"{path}: column {column} must have no nulls, got {table[column].null_count}")
-        frame = check_rows(path, table.to_pandas())
-        return frame.astype({"arrival_s": float, "prompt_tokens": "int64", "output_tokens": "int64"})
+        for column, kind in (("arrival_s", pa.float64()), ("prompt_tokens", pa.int64()), ("output_tokens", pa.int64())):
+            table = table.set_column(table.column_names.index(column), column, table[column].cast(kind))
+        return check_rows(path, table)
 
 
 def _holds(column: str) -> str:

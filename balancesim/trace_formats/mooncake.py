@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from balancesim.trace_formats.errors import TraceError
-from balancesim.trace_formats.tables import bad_rows, broken_rule, check_text, read_bytes
+from balancesim.trace_formats.tables import bad_rows, broken_rule, check_text, numbers, read_bytes, with_numbers
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pyarrow as pa
 
 _TICK_MS = 3000
 _ROUNDING_MS = 1  # the ticks stand in the file rounded, as 5999 or 6001
@@ -29,28 +29,27 @@ class MooncakeJsonl:
         """Return whether the first line begins a JSON object."""
         return head.lstrip()[:1] == b"{"
 
-    def read(self, path: Path) -> "pd.DataFrame":
+    def read(self, path: Path) -> "pa.Table":
         """Return the canonical columns and ``block_hashes``. Raises TraceError.
 
-        The conversation file knows arrivals to 3 s only. Where all times of a file are multiples of 3 s, the frame's
-        ``attrs["tick_s"]`` is 3.0, and a replay spreads the requests of a tick over it; the times here stay as filed.
+        The conversation file knows arrivals to 3 s only. Where all times of a file are multiples of 3 s, the table's
+        metadata say ``tick_s`` = 3.0, and a replay spreads the requests of a tick over it; times here stay as filed.
         """
         data = read_bytes(path)
         try:
-            frame = _parse(data)
+            table = _parse(data)
         except ValueError as error:
             raise _first_fault(path, data, str(error).splitlines()[0]) from error
-        if bad_rows(frame).any():
+        if bad_rows(table).any():
             raise _first_fault(path, data, "a value breaks a rule")
-        ticks_ms = np.unique(np.rint(frame["arrival_s"].to_numpy() * 1e3))
+        ticks_ms = np.unique(np.rint(numbers(table, "arrival_s") * 1e3))
         off_ms = np.abs(ticks_ms - _TICK_MS * np.rint(ticks_ms / _TICK_MS))
         if len(ticks_ms) > 1 and np.all(off_ms <= _ROUNDING_MS):
-            frame.attrs["tick_s"] = _TICK_MS / 1e3
-        return frame
+            table = table.replace_schema_metadata({"tick_s": str(_TICK_MS / 1e3)})
+        return table
 
 
-def _parse(data: bytes) -> "pd.DataFrame":
-    import pandas as pd
+def _parse(data: bytes) -> "pa.Table":
     import pyarrow as pa
     from pyarrow import json as arrow_json
 
@@ -65,11 +64,11 @@ def _parse(data: bytes) -> "pd.DataFrame":
     for name, _ in fields:
         if table[name].null_count:
             raise ValueError(f"{name} is missing")
-    frame = pd.DataFrame({canonical: table[name].to_numpy() for name, canonical in _KEYS.items()})
-    frame["arrival_s"] /= 1e3
+    columns = {canonical: table[name] for name, canonical in _KEYS.items()}
     if table["hash_ids"].null_count < len(table):
-        frame["block_hashes"] = pd.Series(pd.arrays.ArrowExtensionArray(table["hash_ids"]))
-    return frame
+        columns["block_hashes"] = table["hash_ids"]
+    named = pa.Table.from_arrays(list(columns.values()), names=list(columns))
+    return with_numbers(named, "arrival_s", numbers(named, "arrival_s") / 1e3)
 
 
 def _first_fault(path: Path, data: bytes, otherwise: str) -> TraceError:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from balancesim.trace_formats.tables import Source, header_of, number, read_bytes, read_delimited, whole_number
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class VidurCsv:
         """Return whether the first line has Vidur's column names."""
         return bool({"arrived_at", "num_prefill_tokens", "num_decode_tokens"} & set(header_of(head)))
 
-    def read(self, path: Path) -> "pd.DataFrame":
+    def read(self, path: Path) -> "pa.Table":
         """Return the canonical columns. Raises TraceError."""
         return read_delimited(
             path,
