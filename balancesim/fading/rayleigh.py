@@ -17,4 +17,4 @@ class Rayleigh:
 
     def gains(self, stream: KeyedStream, user_id: int, chunk: int) -> FloatArray:
         """Return exponential gains, so that P(SNR < θ) = 1 − exp(−θ/mean SNR)."""
-        return stream.generator(user_id, chunk).standard_exponential(CHUNK)
+        return stream.exponentials(user_id, CHUNK, chunk)
