@@ -1,6 +1,6 @@
 """What a policy sees at a scheduling epoch: predictions and the current state, never the future."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
@@ -34,17 +34,22 @@ class Candidates:
             column.flags.writeable = False
 
     @classmethod
-    def on_demand(cls, column: "Callable[[str], IntArray | FloatArray]") -> "Candidates":
-        """Return candidates whose columns are made, by name, when they are first looked at: few policies need all."""
+    def on_demand(
+        cls, ready: "Mapping[str, IntArray | FloatArray]", make: "Callable[[str], IntArray | FloatArray]"
+    ) -> "Candidates":
+        """Return candidates of columns that are there, read-only, and of others made by name at their first use.
+
+        Few policies look at all columns, and an epoch comes with every arrival.
+        """
         candidates = object.__new__(cls)
-        vars(candidates)["_column"] = column
+        vars(candidates).update(ready, _make=make)
         return candidates
 
     def __getattr__(self, name: str) -> "IntArray | FloatArray":
         """Make a column; called only while it is not there."""
-        if name not in _CANDIDATE_COLUMNS or "_column" not in vars(self):
+        if name not in _CANDIDATE_COLUMNS or "_make" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        column: IntArray | FloatArray = vars(self)["_column"](name)
+        column: IntArray | FloatArray = vars(self)["_make"](name)
         column.flags.writeable = False
         vars(self)[name] = column
         return column
@@ -180,8 +185,8 @@ class CoupledLaneModel(LaneModel, Protocol):
         ...
 
 
-#: Candidates per request looked for from which a scan beats a dictionary.
-_FEW = 32
+#: Up to so many requests are looked for one by one.
+_FEW = 4
 
 
 @dataclass(frozen=True)
@@ -214,9 +219,9 @@ class Problem:
             KeyError: ids that are no candidate's, as its argument.
         """
         column = self.candidates.request_id
-        if _FEW * len(request_ids) > len(column):
+        if len(request_ids) > _FEW:
             rows = [self.position.get(request_id, -1) for request_id in request_ids]
-        else:  # a few of many: to look for each is cheaper than to make a table of all
+        else:  # to look for each is cheaper than to make a table of all
             rows = []
             for request_id in request_ids:
                 row = int((column == request_id).argmax())

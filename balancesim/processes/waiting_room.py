@@ -12,9 +12,8 @@ from balancesim.processes.visit import Visit
 from balancesim.processes.waiting_table import WaitingTable
 from balancesim.units import FloatArray, IntArray
 
-#: Where the table keeps the columns that stay as they are: whole numbers, then floats.
-_WHOLE = {"request_id": 0, "prompt_tokens": 1, "output_tokens": 2}
-_FLOATS = {"acceptance_rate": 0, "prompt_bits": 3}
+#: Columns that stay as they are: the first three whole numbers and the first two floats of the table.
+_READY = ("request_id", "prompt_tokens", "output_tokens", "acceptance_rate", "prompt_bits")
 
 
 class WaitingRoom:
@@ -38,13 +37,14 @@ class WaitingRoom:
         request, cell = visit.request, self._uploads.cells[visit.cell_id]
         tokens = request.predicted_output_tokens
         self._visits[request.request_id] = visit
-        self._table.append(  # user and cell, arrival and deadline, and the answer's bits are for `_column` alone
+        bits = 0.0 if self._prompts_in else cell.prompt_bits(visit)
+        self._table.append(  # in the order of `_READY`, then what `_column` needs
             (request.request_id, request.prompt_tokens, tokens, request.user_id, visit.cell_id),
             (
                 request.predicted_acceptance_rate,
+                bits,
                 request.arrival_s,
                 request.deadline_s,
-                0.0 if self._prompts_in else cell.prompt_bits(visit),
                 cell.answer_bits(tokens),
             ),
         )
@@ -77,25 +77,22 @@ class WaitingRoom:
     def candidates(self, now_s: float) -> Candidates:
         """Return the columns that a policy sees."""
         whole, floats = self._table.oldest(self._most)
-        return Candidates.on_demand(lambda name: self._column(name, now_s, whole, floats))
+        ready = dict(zip(_READY, (*whole[:3], *floats[:2]), strict=True))
+        return Candidates.on_demand(ready, lambda name: self._column(name, now_s, whole, floats))
 
-    def _column(self, name: str, now_s: float, whole: IntArray, floats: FloatArray) -> IntArray | FloatArray:
-        """Return one column of `Candidates` from rows of the table; ``now_s`` is now."""
-        column: IntArray | FloatArray
-        if name in _WHOLE:
-            column = whole[_WHOLE[name]]
-        elif name in _FLOATS:
-            column = floats[_FLOATS[name]]
-        elif name == "waited_s":
-            column = now_s - floats[1]
+    def _column(self, name: str, now_s: float, whole: IntArray, floats: FloatArray) -> FloatArray:
+        """Return a column that depends on the time; ``now_s`` is now."""
+        column: FloatArray
+        if name == "waited_s":
+            column = now_s - floats[2]
         elif name == "slack_s":
-            column = floats[1] + floats[2] - now_s
+            column = floats[2] + floats[3] - now_s
             if self._deadlines:  # without a deadline the downlink does not matter
                 column -= self._answers.predicted_s(whole[4], whole[3], floats[4])
         elif name == "upload_s":
             column = self._zeros[: whole.shape[1]]
             if not self._prompts_in:
-                column = self._uploads.predicted_s(whole[4], whole[3], floats[3])
+                column = self._uploads.predicted_s(whole[4], whole[3], floats[1])
         else:  # "spectral_efficiency_bps_hz"
             column = np.full(whole.shape[1], np.nan)
             if not self._prompts_in:

@@ -5,6 +5,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from balancesim.trace_formats.tables import (
     Source,
     header_of,
@@ -50,4 +52,5 @@ class AzureCsv:
             },
         )
         times_ns = numbers(table, "arrival_s")
-        return with_numbers(table, "arrival_s", (times_ns - times_ns[0]) / 1e9)
+        seconds, left_ns = np.divmod(times_ns - times_ns[0], 1_000_000_000)
+        return with_numbers(table, "arrival_s", seconds + left_ns / 1e9)  # as pandas rounds it
