@@ -33,9 +33,10 @@ from matplotlib.figure import Figure
 from analysis.reproduce.balance_claims import gain
 from analysis.reproduce.balance_study import LAWS, PAIR, Setting, server, weight_bytes
 from analysis.reproduce.fit_balance import RESULT, setting
+from balancesim.core.candidates import Candidates
 from balancesim.core.lane_models import StaticLanes
 from balancesim.core.padded import BatchShape, padded_cost
-from balancesim.core.problem import Candidates, Problem
+from balancesim.core.problem import Problem
 from balancesim.core.request import Mode
 from balancesim.lengths import LognormalLengths
 from balancesim.policies import AdOnly, AdTwoBatches, Balance, Policy, SdOnly, SdTwoBatches

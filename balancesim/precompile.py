@@ -9,11 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from balancesim.catalog import gpu, llm
+from balancesim.core.candidates import Candidates
 from balancesim.core.decision import SD_LANE, Lane
 from balancesim.core.lane_models import ContinuousLanes, PerUserLanes, StaticLanes
 from balancesim.core.pipeline_lanes import PipelineLanes
 from balancesim.core.pipeline_nodes import Fronthaul, PipelineNode, Sbs
-from balancesim.core.problem import Candidates, Problem, Residents
+from balancesim.core.problem import Problem, Residents
 from balancesim.core.request import Mode
 from balancesim.core.server import ServerSpec
 from balancesim.latency_laws import Roofline

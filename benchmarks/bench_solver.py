@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 
 from balancesim.catalog import gpu, llm
+from balancesim.core.candidates import Candidates
 from balancesim.core.lane_models import StaticLanes
 from balancesim.core.optimum_exhaustive import exhaustive_optimum
 from balancesim.core.optimum_two_colour import two_colour
-from balancesim.core.problem import Candidates, Problem
+from balancesim.core.problem import Problem
 from balancesim.core.server import ServerSpec
 from balancesim.core.shares import divided
 from balancesim.core.two_stage import scan

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from hypothesis import strategies as st
 
+from balancesim.core.candidates import Candidates
 from balancesim.core.decision import Lane
 from balancesim.core.gpu import GpuSpec
 from balancesim.core.lane_models import ContinuousLanes, PerUserLanes, StaticLanes
@@ -13,7 +14,7 @@ from balancesim.core.llm import LlmSpec
 from balancesim.core.memory import request_kv_bytes
 from balancesim.core.pipeline_lanes import PipelineLanes
 from balancesim.core.pipeline_nodes import Fronthaul, PipelineNode, Sbs
-from balancesim.core.problem import Candidates, Problem, Residents
+from balancesim.core.problem import Problem, Residents
 from balancesim.core.request import Mode
 from balancesim.core.server import ServerSpec
 

@@ -13,9 +13,10 @@ import numpy as np
 
 from balancesim.catalog import gpu, llm
 from balancesim.channels import LogDistance
+from balancesim.core.candidates import Candidates
 from balancesim.core.lane_models import CostForm, PerUserLanes, StaticLanes
 from balancesim.core.padded import padded_batch, per_user_batch
-from balancesim.core.problem import Candidates, LaneModel, Problem
+from balancesim.core.problem import LaneModel, Problem
 from balancesim.core.radio import RadioLinks
 from balancesim.core.server import ServerSpec
 from balancesim.core.work import LatencyLaw

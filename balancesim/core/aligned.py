@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from balancesim.core.candidates import Candidates
 from balancesim.core.decision import Lane
 from balancesim.core.latency import decode_steps_s, prefill_s, rounds_s
 from balancesim.core.memory import request_kv_bytes, speculates
-from balancesim.core.problem import Candidates, Residents, tolerance
+from balancesim.core.problem import Residents, tolerance
 from balancesim.core.request import Mode
 from balancesim.core.server import ServerSpec
 from balancesim.core.speculation import expected_tokens_per_round, planned_rounds

@@ -1,7 +1,8 @@
 """The candidates that a lane of a decision names."""
 
+from balancesim.core.candidates import Candidates
 from balancesim.core.decision import Lane
-from balancesim.core.problem import Candidates, Problem
+from balancesim.core.problem import Problem
 from balancesim.units import IntArray
 
 

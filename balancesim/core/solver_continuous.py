@@ -18,7 +18,8 @@ import numpy as np
 
 from balancesim.core import solver_continuous_kernel as kernel
 from balancesim.core.aligned import AlignedLane, joined
-from balancesim.core.problem import Admissions, Budgets, Candidates, SubProblem
+from balancesim.core.candidates import Candidates
+from balancesim.core.problem import Admissions, Budgets, SubProblem
 from balancesim.core.shares import PairGrid, PairSolution
 from balancesim.core.surfaces import surfaces
 from balancesim.core.two_stage import two_stage

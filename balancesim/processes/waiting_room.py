@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from balancesim.core.problem import Candidates
+from balancesim.core.candidates import Candidates
 from balancesim.processes.cell import Answers, Uploads
 from balancesim.processes.setup import ServerSetup
 from balancesim.processes.visit import Visit

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from balancesim.arrivals import PerReplication
+from balancesim.core.candidates import Candidates
 from balancesim.core.decision import Decision
 from balancesim.core.pipeline_lanes import PipelineLanes
-from balancesim.core.problem import Candidates, LaneModel, Problem
+from balancesim.core.problem import LaneModel, Problem
 from balancesim.core.radio import RadioLinks
 from balancesim.core.server import ServerSpec
 from balancesim.scenario.policy_list import PolicyEntry
