@@ -88,11 +88,16 @@ class PipelineWorld:
     epochs: list = field(default_factory=list)
     spans: list = field(default_factory=list)
 
+    @property
+    def verified(self):
+        """The spans of the MBS."""
+        return [span for span in self.spans if span.server_id == len(self.policies)]
+
     def run(self, requests, until=None):
         """Return the finished visits by request id; request k goes to server ``user_id`` modulo their number."""
         env = simpy.Environment()
         spec = spec_of(self.case)
-        mbs = Mbs.of(env, self.case.fronthaul)
+        mbs = Mbs.of(env, len(self.policies), self.case.fronthaul)
         sinks = Sinks(self.visits.append, self.epochs.append, self.spans.append)
         link = self.links[0] if self.links else InstantLink()
         self.servers = [

@@ -33,10 +33,10 @@ def test_completion_is_the_recursions(seed):
     times = times_of(case, tuple(map(tuple, batches)), length)
     rows = list(range(len(batches)))
     schedule = pipeline_schedule(times.draft_s(rows), times.verify_s(rows), times.to_mbs_s, times.to_sbs_s)
-    ends = {span.lane_id: span.end_s for span in world.spans}
+    ends = {span.lane_id: span.end_s for span in world.verified}
     assert [ends[m] for m in rows] == pytest.approx(schedule.verify_end_s[-1].tolist(), rel=1e-9)
     assert max(ends.values()) == pytest.approx(inference_s(case, tuple(map(tuple, batches)), length), rel=1e-9)
-    assert all(span.steps == times.rounds for span in world.spans)
+    assert all(span.steps == times.rounds for span in world.verified)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -46,7 +46,7 @@ def test_the_optimisers_plan_takes_what_it_predicts(seed):
     plan = joint(case)
     world = PipelineWorld(case, [Scripted([([list(b) for b in plan.batches], plan.draft_length)])], early_exit=False)
     world.run(requests_of(case))
-    assert max(span.end_s for span in world.spans) == pytest.approx(plan.inference_s, rel=1e-9)
+    assert max(span.end_s for span in world.verified) == pytest.approx(plan.inference_s, rel=1e-9)
 
 
 @pytest.mark.parametrize("law", [None, Iid()])

@@ -52,9 +52,10 @@ def test_one_batch_by_hand():
     assert [(visits[k].draft_rounds, visits[k].tokens_out) for k in (0, 1)] == [(1, 3), (2, 6)]
     rows = [visits[k].row() for k in (0, 1)]
     assert [(row.drafted_tokens, row.accepted_tokens) for row in rows] == [(2, 2), (4, 4)]
-    (span,) = world.spans
-    assert (span.start_s, span.end_s, span.steps, span.tokens) == (0.0, 17.0, 2, 9)
-    assert (span.prefill_s, span.draft_s, span.verify_s, span.decode_s) == (12.0, 2.0, 3.0, 0.0)
+    mbs, sbs = world.spans
+    assert (mbs.start_s, mbs.end_s, mbs.steps, mbs.tokens) == (0.0, 17.0, 2, 9)
+    assert (mbs.server_id, mbs.prefill_s, mbs.draft_s, mbs.verify_s, mbs.decode_s) == (1, 10.0, 0.0, 3.0, 0.0)
+    assert (sbs.server_id, sbs.prefill_s, sbs.draft_s, sbs.verify_s, sbs.tokens) == (0, 2.0, 2.0, 0.0, 0)
     assert world.epochs[0].predicted_finish_s == world.epochs[0].measured_finish_s == 17.0
 
 
@@ -171,7 +172,7 @@ def test_random_acceptance_takes_as_many_rounds_as_theory(seed):
     rounds = np.array([visits[k].draft_rounds for k in range(count)])
     expected = tokens / float(expected_tokens_per_round(alpha, length))
     assert abs(rounds.mean() - expected) < 4 * rounds.std() / math.sqrt(count) + 0.6
-    for span, batch in zip(sorted(world.spans, key=lambda span: span.lane_id), batches, strict=True):
+    for span, batch in zip(sorted(world.verified, key=lambda span: span.lane_id), batches, strict=True):
         assert span.steps == rounds[batch].max()
 
 

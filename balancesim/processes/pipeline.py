@@ -182,26 +182,27 @@ class PipelineDiscipline:
         member.visit.draft_rounds = rounds if batch.drafts else 0
 
     def _span(self, batch: PipelineBatch, times: BatchTimes) -> None:
-        """Report the GPU time of both nodes together; round 1 holds the prefills and counts as one."""
+        """Report the GPU time of each node; round 1 holds the prefills and counts as one."""
         draft_s, verify_s = (rows([0])[: batch.round, 0] for rows in (times.draft_s, times.verify_s))
-        later_s = float(verify_s[1:].sum())
-        self._host.span(
-            GpuRow(
-                server_id=self._host.server_id,
-                lane_id=batch.lane.lane_id,
-                mode=batch.lane.mode,
-                start_s=batch.start_s,
-                end_s=self._host.env.now,
-                steps=batch.round,
-                batch_size=len(batch.members),
-                tokens=sum(member.visit.tokens_out for member in batch.members),
-                prefill_s=float(draft_s[0] + verify_s[0]),
-                decode_s=0.0 if batch.drafts else later_s,
-                draft_s=float(draft_s[1:].sum()),
-                verify_s=later_s if batch.drafts else 0.0,
-                switch_s=0.0,
-            )
+        row = GpuRow(
+            server_id=self._site.mbs.server_id,
+            lane_id=batch.lane.lane_id,
+            mode=batch.lane.mode,
+            start_s=batch.start_s,
+            end_s=self._host.env.now,
+            steps=batch.round,
+            batch_size=len(batch.members),
+            tokens=sum(member.visit.tokens_out for member in batch.members),
+            prefill_s=float(verify_s[0]),
+            decode_s=0.0 if batch.drafts else float(verify_s[1:].sum()),
+            draft_s=0.0,
+            verify_s=float(verify_s[1:].sum()) if batch.drafts else 0.0,
+            switch_s=0.0,
         )
+        self._host.span(row)
+        if batch.drafts:
+            row = row._replace(server_id=self._host.server_id, tokens=0, verify_s=0.0)
+            self._host.span(row._replace(prefill_s=float(draft_s[0]), draft_s=float(draft_s[1:].sum())))
 
     def _leave(self, batch: PipelineBatch) -> None:
         owner = -1 - batch.lane.lane_id

@@ -65,6 +65,7 @@ class Mbs:
     """A macro base station as its small ones see it: they share its GPU, its memory and, where it queues, the
     fronthaul."""
 
+    server_id: int  #: of its GPU in the result tables
     stage: Stage
     up: Direction
     down: Direction
@@ -72,9 +73,9 @@ class Mbs:
     departed: list[Callable[[], None]] = field(default_factory=list)  #: to be told when a batch leaves, one an SBS
 
     @staticmethod
-    def of(env: simpy.Environment, fronthaul: Fronthaul) -> "Mbs":
+    def of(env: simpy.Environment, server_id: int, fronthaul: Fronthaul) -> "Mbs":
         """Return an idle MBS."""
-        return Mbs(Stage(env), Direction(env, fronthaul), Direction(env, fronthaul))
+        return Mbs(server_id, Stage(env), Direction(env, fronthaul), Direction(env, fronthaul))
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,8 @@ def server_setups(world: World, policy_label: str, cells: Sequence[Cell]) -> lis
     """Return what every place of service is made of, with its own instance of the policy, and its cells.
 
     A place of service is a server with all its cells; under the discipline `pipeline` it is an SBS with its own cell,
-    and the SBS of one server share it as their MBS.
+    and the SBS of one server share it as their MBS. In the result tables SBS have the numbers of their cells, and the
+    GPUs of the MBS those after them.
     """
     scenario = world.scenario
     if not isinstance(scenario.lane_model(policy_label), PipelineLanes):
@@ -82,7 +83,8 @@ def server_setups(world: World, policy_label: str, cells: Sequence[Cell]) -> lis
         server_id = scenario.network.cell_server[cell.cell_id]
         setup = _setup(world, policy_label, server_id, [cell])
         sbs = Sbs(setup.spec.nodes.draft, fronthaul)
-        site = SbsSite.of(world.env, sbs, mbs.setdefault(server_id, Mbs.of(world.env, fronthaul)))
+        shared = mbs.setdefault(server_id, Mbs.of(world.env, len(cells) + server_id, fronthaul))
+        site = SbsSite.of(world.env, sbs, shared)
         setups.append(replace(setup, server_id=cell.cell_id, spec=replace(setup.spec, sbs=sbs), site=site))
     return setups
 
