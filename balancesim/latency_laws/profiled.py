@@ -31,8 +31,9 @@ class Profiled:
         """Return the time of a pass, J·(dense(n) + attention) + head(rows) + overhead, in seconds.
 
         dense(n): one layer without attention for n = Σ q rows. Attention of one layer: prefill a(Σ s, Σ s²); decoding
-        a(b, Σ c), b sequences over Σ c cached tokens. Between nodes linear; linear beyond the table, with one
-        `ExtrapolationWarning` for each axis; below the smallest node the time is held (launch bound).
+        a(b, Σ c), b sequences over Σ c cached tokens. Between nodes linear; beyond the table in proportion to the size
+        of the batch (`balancesim.profiles.grid`), with one `ExtrapolationWarning` for each axis; below the smallest
+        node the time is held (launch bound).
 
         Verification of γ drafts [A]: dense and head take b·(γ+1) rows; attention reads the cache once, so it costs
         what a decode step of b sequences over the same cached tokens does (memory bound; γ+1 ≪ the 64–128 rows at

@@ -40,12 +40,17 @@ def peak(value: Numeric) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """t(x) ≥ 0, non-decreasing: linear between nodes, held below the first, the last slope kept beyond the last."""
+    """t(x) ≥ 0, non-decreasing: linear between nodes, held below the first.
+
+    Beyond the last node x_n it keeps the mean slope of the upper half, (t(x_n) − t(x_n/2))/(x_n/2): the slope of the
+    last two nodes alone is mostly noise of the measurement.
+    """
 
     name: str  #: for messages, "dense"
     axis: FloatArray  #: shape (n,)
     times: FloatArray  #: seconds, shape (n,)
     last: float = field(init=False)  #: largest node
+    slope: float = field(init=False)  #: seconds a unit of x beyond the largest node
     _nodes: list[float] = field(init=False, repr=False)
     _seconds: list[float] = field(init=False, repr=False)
 
@@ -55,6 +60,9 @@ class Curve:
         object.__setattr__(self, "_nodes", self.axis.tolist())
         object.__setattr__(self, "_seconds", self.times.tolist())
         object.__setattr__(self, "last", self._nodes[-1])
+        half = self.last / 2
+        middle, height = max(half, self._nodes[0]), float(np.interp(half, self.axis, self.times))
+        object.__setattr__(self, "slope", (self._seconds[-1] - height) / (self.last - middle))
 
     def at(self, x: Numeric) -> Numeric:
         """Return seconds at ``x``, elementwise."""
@@ -63,14 +71,15 @@ class Curve:
         inside: Numeric = np.interp(x, self.axis, self.times)
         if x.max() <= self.last:
             return inside
-        slope = (self._seconds[-1] - self._seconds[-2]) / (self.last - self._nodes[-2])
-        return inside + slope * np.maximum(x - self.last, 0.0)
+        return inside + self.slope * np.maximum(x - self.last, 0.0)
 
     def _at_number(self, x: float) -> float:
         nodes, seconds = self._nodes, self._seconds
         if x <= nodes[0]:
             return seconds[0]
-        index = min(bisect_right(nodes, x), len(nodes) - 1)
+        if x >= self.last:
+            return seconds[-1] + self.slope * (x - self.last)
+        index = bisect_right(nodes, x)
         low = nodes[index - 1]
         start = seconds[index - 1]
         return start + (seconds[index] - start) * ((x - low) / (nodes[index] - low))
@@ -78,10 +87,18 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surface:
-    """t(x, y) ≥ 0, non-decreasing in both: bilinear, held below the first nodes, proportional beyond the last ones.
+    """t(x, y) ≥ 0, non-decreasing in both: bilinear, held below the first nodes, scaled along the ray beyond the last.
 
-    Beyond the last node of an axis the time grows in proportion, t(x_n, y)·x/x_n: continuing the bilinear form there
-    could fall in the other axis.
+    Both axes are sums of work, so a batch beyond the last nodes X, Y is one of r times the size of a batch at the
+    border of the table with the same proportions: t(x, y) = r·t(x/r, y/r), r = max(x/X, y/Y). Where t at the border
+    grows faster than in proportion (t/y rises along x = X) that could fall in x; so the time beyond is the largest on
+    the way there,
+
+        t(x, y) = max over 1 ≤ ρ ≤ r of ρ·t(min(x/ρ, X), min(y/ρ, Y)),
+
+    which rises in both (each term does, and so does r), joins the table continuously (r = 1) and is the value of the
+    ray wherever the border grows at most in proportion. Not growing each axis by its own ratio: twice the requests of
+    the same length double Σ s and Σ s², and take twice the time, not four times.
     """
 
     name: str
@@ -90,6 +107,8 @@ class Surface:
     times: FloatArray  #: seconds, shape (n, m)
     last: tuple[float, float] = field(init=False)  #: largest nodes
     _nodes: list[float] = field(init=False, repr=False)
+    #: the borders x = X (against y) and y = Y (against x)
+    _borders: tuple["_Border", "_Border"] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_axis(f"{self.name} first axis", self.first)
@@ -101,16 +120,27 @@ class Surface:
         _check_times(f"{self.name} time", self.times)
         object.__setattr__(self, "_nodes", self.first.tolist())
         object.__setattr__(self, "last", (float(self.first[-1]), float(self.second[-1])))
+        object.__setattr__(
+            self, "_borders", (_Border(self.second, self.times[-1]), _Border(self.first, self.times[:, -1]))
+        )
 
     def at(self, x: Numeric, y: Numeric) -> Numeric:
         """Return seconds at ``(x, y)``, elementwise (numpy broadcasting)."""
         # Decoding at a constant batch is the inner loop: blend two rows once, then interpolate in one dimension.
         inside: Numeric
         inside = self._bilinear(x, y) if isinstance(x, np.ndarray) else np.interp(y, self.second, self._row(float(x)))
-        for value, last in zip((x, y), self.last, strict=True):
-            if peak(value) > last:
-                inside = inside * np.maximum(np.divide(value, last), 1.0)
-        return inside
+        beyond_x, beyond_y = (peak(value) > last for value, last in zip((x, y), self.last, strict=True))
+        if not (beyond_x or beyond_y):
+            return inside
+        ratio_x, ratio_y = x / self.last[0], y / self.last[1]
+        result = np.asarray(inside)
+        if beyond_x:
+            at_last_x = self._borders[0].grown(np.maximum(ratio_x, 1.0), y)
+            result = np.where((ratio_x > 1.0) & (ratio_x >= ratio_y), at_last_x, result)
+        if beyond_y:
+            at_last_y = self._borders[1].grown(np.maximum(ratio_y, 1.0), x)
+            result = np.where((ratio_y > 1.0) & (ratio_y > ratio_x), at_last_y, result)
+        return result if result.ndim else float(result)
 
     def _row(self, x: float) -> FloatArray:
         nodes = self._nodes
@@ -132,6 +162,27 @@ class Surface:
         upper = times[i + 1, j] + v * (times[i + 1, j + 1] - times[i + 1, j])
         result: FloatArray = lower + u * (upper - lower)
         return result
+
+
+class _Border:
+    """The edge of a surface where one axis is at its last node: times against the other axis."""
+
+    __slots__ = ("axis", "steep_nodes", "times")
+
+    def __init__(self, axis: FloatArray, times: FloatArray) -> None:
+        self.axis, self.times = axis, times
+        positive = axis > 0
+        rises = np.diff(times[positive] / axis[positive]) > 0
+        #: nodes at which ρ·t(value/ρ) may peak between ρ = 1 and r: none if the time per unit never rises
+        self.steep_nodes: list[float] = axis[positive].tolist() if np.any(rises) else []
+
+    def grown(self, ratio: Numeric, value: Numeric) -> FloatArray:
+        """Return max over 1 ≤ ρ ≤ ratio of ρ·t(value/ρ): linear in ρ between nodes, so they are the candidates."""
+        best: FloatArray = np.asarray(ratio * np.interp(value / ratio, self.axis, self.times))
+        for node in self.steep_nodes:
+            rho = np.clip(value / node, 1.0, ratio)
+            best = np.maximum(best, rho * np.interp(value / rho, self.axis, self.times))
+        return best
 
 
 def _locate(axis: FloatArray, value: Numeric) -> tuple[np.typing.NDArray[np.intp], FloatArray]:

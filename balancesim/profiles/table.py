@@ -43,7 +43,7 @@ Row = tuple[str, float, float, float]
 
 
 class ExtrapolationWarning(UserWarning):
-    """A pass lies outside a measured table; its time is extrapolated linearly."""
+    """A pass lies outside a measured table; its time is extrapolated (`Curve`, `Surface`)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +93,7 @@ class ProfileTable:
         first = self._first_node(part, axis)
         warnings.warn(
             f"profile {self.name}: {part} is measured for {AXES[part][axis]} {first:g} to {last:g}, "
-            f"got {largest:g}: extrapolated linearly",
+            f"got {largest:g}: extrapolated",
             ExtrapolationWarning,
             stacklevel=4,
         )
