@@ -11,7 +11,18 @@ from balancesim.core.decision import Decision, Lane
 from balancesim.core.feasibility import is_feasible
 from balancesim.core.lane_models import ContinuousLanes
 from balancesim.core.request import Mode
-from balancesim.policies import AdOnly, AdTwoBatches, BestSingleMode, SdOnly, SdTwoBatches
+from balancesim.policies import (
+    POLICIES,
+    AdOnly,
+    AdTwoBatches,
+    BestSingleMode,
+    Edf,
+    MultiBatch,
+    RandomSplit,
+    SdOnly,
+    SdTwoBatches,
+    StaticSplit,
+)
 from tests.problems import make_candidates, make_problem, make_server, problems, random_problem
 from tests.test_lane_models import residents
 
@@ -143,3 +154,42 @@ class TestTwoBatches:
         assert len(AdTwoBatches().decide(problem).admitted) > 0
         with pytest.raises(ValueError, match=r"server\.draft must be given"):
             SdTwoBatches().decide(problem)
+
+
+SHARING = [policy() for policy in POLICIES if hasattr(policy(), "smallest_gpu_share")]
+
+
+def test_policies_that_divide_the_gpu_say_so():
+    """A policy with two lanes or more states its smallest share, so that a switch cost above its window is found."""
+    assert {policy.name for policy in SHARING} >= {
+        "balance", "balance_rate", "ad_two_batches", "sd_two_batches", "multi_batch", "random_split", "static_split",
+        "edf",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", SHARING, ids=lambda policy: policy.name)
+@pytest.mark.parametrize("continuous", [False, True])
+def test_no_lane_below_the_smallest_share(policy, continuous):
+    """Of twelve decisions no lane has a smaller share of the GPU than the policy states."""
+    for seed in range(12):
+        problem = random_problem(seed, 24, continuous=continuous, slack=(0.1, 3.0))
+        shares = [lane.gpu_share for lane in policy.decide(problem).lanes]
+        assert min(shares) >= policy.smallest_gpu_share * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("policy", "smallest"),
+    [
+        (AdTwoBatches(), 0.025),  # a quarter of the step around the best
+        (AdTwoBatches(refine=False), 0.1),
+        (SdTwoBatches(gpu_share=0.7), 0.3),
+        (MultiBatch(refine=False, batch_step=0.05), 0.05),
+        (RandomSplit(gpu_share=0.25), 0.25),
+        (StaticSplit(gpu_share=0.75), 0.25),
+        (Edf(), 0.25),
+        (Edf(gpu_share=0.9), 0.1),
+    ],
+)
+def test_smallest_shares(policy, smallest):
+    """The smallest share follows from the options."""
+    assert policy.smallest_gpu_share == pytest.approx(smallest)

@@ -30,6 +30,11 @@ class ShareVectors:
     gpu: FloatArray
     memory: FloatArray
 
+    def at_least(self, gpu_share: float) -> "ShareVectors":
+        """The vectors that give every lane so much of the GPU, up to rounding."""
+        wide = (self.gpu >= gpu_share * (1.0 - 1e-9)).all(axis=1)
+        return ShareVectors(self.gpu[wide], self.memory[wide])
+
     @property
     def reversed(self) -> "ShareVectors":
         """The same with the lanes in the other order."""
@@ -50,10 +55,11 @@ def crossed(gpu: FloatArray, memory: FloatArray) -> ShareVectors:
 
 
 class BatchSearch:
-    """The search of one problem; keeps a sub-problem for each lane."""
+    """The search of one problem; keeps a sub-problem for each lane, and gives no lane less than the smallest share."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, smallest_gpu_share: float = 0.0) -> None:
         self.problem = problem
+        self.smallest = smallest_gpu_share
         self._subs: dict[int, SubProblem] = {}
 
     def over_grid(self, lanes: tuple[Lane, ...], parts: int, floor: int) -> Decision | None:
@@ -61,10 +67,8 @@ class BatchSearch:
         space = room(self.problem, tuple(lane.lane_id for lane in lanes))
         shares = simplex(parts, len(lanes))
         best = self.batch_after_batch(lanes, _in_force(self.problem, lanes), floor)
-        if len(shares):
-            grid = crossed(shares * space.gpu_share, shares * space.memory_share)
-            best = self._both_orders(lanes, grid, floor if best is None else len(best.admitted)) or best
-        return best
+        grid = crossed(shares * space.gpu_share, shares * space.memory_share)
+        return self._both_orders(lanes, grid, floor if best is None else len(best.admitted)) or best
 
     def divide(self, decision: Decision, new: Lane, floor: int) -> Decision | None:
         """Return the best decision with a new lane that takes a part of the shares of one lane of a decision."""
@@ -77,7 +81,7 @@ class BatchSearch:
                 for old, two in ((kept.gpu, both.gpu), (kept.memory, both.memory))
             )
             chosen = (*lanes[:place], lane, new, *lanes[place + 1 :])
-            best = self._both_orders(chosen, ShareVectors(gpu, memory), floor) or best
+            best = self._both_orders(chosen, ShareVectors(gpu, memory).at_least(self.smallest), floor) or best
             floor = floor if best is None else len(best.admitted)
         return best
 
@@ -88,7 +92,7 @@ class BatchSearch:
             pairs = list(combinations(range(len(decision.lanes)), 2))
             if failed == len(pairs):
                 break
-            vectors = _redivided(decision, *pairs[place % len(pairs)])
+            vectors = _redivided(decision, *pairs[place % len(pairs)]).at_least(self.smallest)
             better = self.batch_after_batch(_bare(decision), vectors, len(decision.admitted))
             failed = failed + 1 if better is None else 0
             decision = decision if better is None else better
@@ -108,6 +112,8 @@ class BatchSearch:
         Vectors at which residents cannot be kept in time are left out.
         """
         problem, count = self.problem, len(self.problem.candidates)
+        if len(vectors.gpu) == 0:
+            return None
         limits = lane_limits(problem, lanes, vectors.memory)
         members = np.zeros((1, len(lanes), count), dtype=np.bool_)
         feasible = np.ones(1, dtype=np.bool_)

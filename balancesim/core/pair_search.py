@@ -36,6 +36,13 @@ class PairSearch:
         check_share("gpu_share", self.gpu_share)
         check_share("memory_share", self.memory_share)
 
+    @property
+    def smallest_gpu_share(self) -> float:
+        """The smallest share that a lane may be given (of the room): no window of the GPU is shorter."""
+        if self.gpu_share is not None:
+            return min(self.gpu_share, 1.0 - self.gpu_share)
+        return self.share_step / 4 if self.refine else self.share_step
+
     def gpu_axis(self) -> FloatArray:
         """Return the parts of the GPU that the first lane is given."""
         return _axis(self.share_step, self.gpu_share)

@@ -42,5 +42,10 @@ class Balance:
         lanes = (first, sd_lane(problem, self.draft_length))
         return best_two_lanes(problem, lanes, self._search(), alone=self.single_modes)
 
+    @property
+    def smallest_gpu_share(self) -> float:
+        """The smallest GPU share of a lane: a switch must cost less than its window."""
+        return self._search().smallest_gpu_share
+
     def _search(self) -> PairSearch:
         return PairSearch(self.share_step, self.both_orders, self.refine, self.gpu_share, self.memory_share)

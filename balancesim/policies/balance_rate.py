@@ -56,6 +56,11 @@ class BalanceRate:
             yield decision
             bound = min(_length_s(decision), bound) * self.length_ratio
 
+    @property
+    def smallest_gpu_share(self) -> float:
+        """The smallest GPU share of a lane: a switch must cost less than its window."""
+        return self._balance().smallest_gpu_share
+
     def _balance(self) -> Balance:
         return Balance(share_step=self.share_step, refine=False, draft_length=self.draft_length)
 

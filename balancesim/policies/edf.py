@@ -45,8 +45,13 @@ class Edf:
         ]
         return best_of(problem, walks)
 
+    @property
+    def smallest_gpu_share(self) -> float:
+        """The smallest GPU share of a lane: a switch must cost less than its window."""
+        return self._search().smallest_gpu_share
+
     def _search(self) -> PairSearch:
-        return PairSearch(self.share_step, gpu_share=self.gpu_share)
+        return PairSearch(self.share_step, refine=False, gpu_share=self.gpu_share)
 
     def _alternatives(self, problem: Problem, lanes: tuple[Lane, ...]) -> list[tuple[Lane, ...]]:
         """Return lanes with GPU shares: each alone, both at every z, and the shares in force."""

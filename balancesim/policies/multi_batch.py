@@ -40,7 +40,7 @@ class MultiBatch:
         """
         first = max(1, len(problem.lanes))
         best = best_of(problem, [])
-        search = BatchSearch(problem)
+        search = BatchSearch(problem, self.smallest_gpu_share)
         for count in range(first, max(first, self.max_batches) + 1):
             found = best_of(problem, [best, *self._of_count(search, count, best)])
             if len(found.admitted) == len(best.admitted) and count > first:
@@ -73,6 +73,11 @@ class MultiBatch:
         if self.refine and len(best.admitted) > floor:
             best = search.ascend(best)
         return [best]
+
+    @property
+    def smallest_gpu_share(self) -> float:
+        """The smallest GPU share of a lane: a switch must cost less than its window."""
+        return min(self.batch_step, self._pairs().smallest_gpu_share)
 
     def _pairs(self) -> PairSearch:
         return PairSearch(self.share_step, refine=self.refine)

@@ -48,3 +48,8 @@ class RandomSplit:
         ad = np.array([coins.uniforms(request_id, 1)[0] < self.ad_probability for request_id in ids], dtype=np.bool_)
         lanes = (ad_lane(), sd_lane(problem, self.draft_length))
         return split_by_group(problem, lanes, (ad, ~ad), (self.gpu_share, self.memory_share))
+
+    @property
+    def smallest_gpu_share(self) -> float:
+        """The smallest GPU share of a lane: a switch must cost less than its window."""
+        return min(self.gpu_share, 1.0 - self.gpu_share)

@@ -38,5 +38,10 @@ class SdTwoBatches:
         lanes = (sd_lane(problem, gamma), sd_lane(problem, gamma, lane_number(Mode.SD, 1)))
         return best_two_lanes(problem, lanes, self._search())
 
+    @property
+    def smallest_gpu_share(self) -> float:
+        """The smallest GPU share of a lane: a switch must cost less than its window."""
+        return self._search().smallest_gpu_share
+
     def _search(self) -> PairSearch:
         return PairSearch(self.share_step, True, self.refine, self.gpu_share, self.memory_share)

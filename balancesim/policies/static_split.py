@@ -47,3 +47,8 @@ class StaticSplit:
         urgent = slack_s < limit_s
         lanes = (ad_lane(), sd_lane(problem, self.draft_length))
         return split_by_group(problem, lanes, (~urgent, urgent), (self.gpu_share, self.memory_share))
+
+    @property
+    def smallest_gpu_share(self) -> float:
+        """The smallest GPU share of a lane: a switch must cost less than its window."""
+        return min(self.gpu_share, 1.0 - self.gpu_share)

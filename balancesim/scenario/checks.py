@@ -132,7 +132,7 @@ def check_scheduling(settings: SchedulingSettings, entries: Sequence[PolicyEntry
             faults.add(
                 "scheduling.switch_ms",
                 f"must be below the smallest window of policy {entry.label}, {share * slicing.slice_s * 1e3:g} ms, "
-                f"got {slicing.switch_s * 1e3:g}; use a longer slice or a larger grid_step",
+                f"got {slicing.switch_s * 1e3:g}; use a longer slice or larger shares",
             )
 
 
