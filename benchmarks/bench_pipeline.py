@@ -7,19 +7,28 @@ Writes ``benchmarks/results/pipeline.json`` and prints the same. Instances: K in
 import argparse
 import json
 import sys
+from itertools import islice
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 
 from balancesim.catalog import gpu, llm
 from balancesim.core import pipeline_brute_force as brute
+from balancesim.core.candidates import Candidates
 from balancesim.core.pipeline_batching import dynamic_programming
 from balancesim.core.pipeline_exact import exact
 from balancesim.core.pipeline_instance import PipelineInstance, PipelineTasks
+from balancesim.core.pipeline_lanes import PipelineLanes
 from balancesim.core.pipeline_nodes import PipelineNode
 from balancesim.core.pipeline_plans import joint, joint_exact
+from balancesim.core.problem import Problem
+from balancesim.core.request import Request
 from balancesim.latency_laws import Affine
+from balancesim.policies import PipelinedSd
+from balancesim.scenario import load
+from balancesim.streams import Streams
+from balancesim.workload import Tally
 
 RESULT = Path(__file__).parent / "results" / "pipeline.json"
 
@@ -88,6 +97,40 @@ def times(repeats: int) -> dict[str, float]:
     return result | {"dp_gap_k100_mean": float(np.mean(large)), "dp_gap_k100_worst": float(np.max(large))}
 
 
+def decisions(repeats: int) -> dict[str, float]:
+    """Return CPU seconds of a planning decision of `pipelined_sd` in the scenario hetnet_pipeline, by tasks waiting."""
+    scenario = load("hetnet_pipeline")
+    server = scenario.servers[0].under(PipelineLanes())
+    result: dict[str, float] = {}
+    for waiting in (10, 32, 200):
+        seconds = []
+        for seed in range(repeats):
+            requests = scenario.workload.requests(Streams(seed, 0), np.arange(scenario.network.users), Tally())
+            problem = Problem(0.0, 0, server, PipelineLanes(), _waiting(list(islice(requests, waiting))))
+            start = process_time()
+            PipelinedSd().decide(problem)
+            seconds.append(process_time() - start)
+        result[f"decision_{waiting}_waiting_median_s"] = float(np.median(seconds))
+        result[f"decision_{waiting}_waiting_worst_s"] = float(np.max(seconds))
+    return result
+
+
+def _waiting(requests: list[Request]) -> Candidates:
+    """Return the candidates of these requests, their prompts at the SBS."""
+    count = len(requests)
+    return Candidates(
+        request_id=np.arange(count),
+        prompt_tokens=np.array([request.prompt_tokens for request in requests]),
+        output_tokens=np.array([request.predicted_output_tokens for request in requests]),
+        acceptance_rate=np.array([request.predicted_acceptance_rate for request in requests]),
+        slack_s=np.array([request.deadline_s for request in requests]),
+        upload_s=np.zeros(count),
+        waited_s=np.arange(count, 0.0, -1.0),
+        prompt_bits=np.zeros(count),
+        spectral_efficiency_bps_hz=np.ones(count),
+    )
+
+
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -96,7 +139,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
-    numbers = gaps(options.instances, options.ordered) | times(options.repeats)
+    numbers = gaps(options.instances, options.ordered) | times(options.repeats) | decisions(options.repeats)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(numbers, indent=2)
     options.out.write_text(text + "\n")

@@ -69,6 +69,7 @@ class PipelinedSd:
 
     batching: Batching = Batching.DP
     batch_size: int = 10  #: of static batching
+    exact_nodes: int = 1000  #: of exact batching: prefixes expanded at most for a draft length, then the better of both
     draft_length: int | None = None  #: l; None = the best up to ``max_draft_length``
     max_draft_length: int = 10  #: l_max; l = 0 decodes on the MBS alone, autoregressively
     bandwidth: Bandwidth = Bandwidth.OPTIMAL
@@ -82,7 +83,13 @@ class PipelinedSd:
     deadlines: bool = False  #: leave requests waiting that would be late; False = serve all, as the paper does
 
     def __post_init__(self) -> None:
-        for field, least in (("batch_size", 1), ("max_draft_length", 0), ("max_tasks", 1), ("batches_inside", 0)):
+        for field, least in (
+            ("batch_size", 1),
+            ("exact_nodes", 1),
+            ("max_draft_length", 0),
+            ("max_tasks", 1),
+            ("batches_inside", 0),
+        ):
             if getattr(self, field) < least:
                 raise ValueError(f"{field} must be at least {least}, got {getattr(self, field)}")
         if self.draft_length is not None and self.draft_length < 0:
@@ -159,7 +166,7 @@ class PipelinedSd:
             return without_pipeline  # a shortest path, exact
         planners: dict[Batching, Callable[[PipelineInstance], PipelinePlan]] = {
             Batching.DP: joint,
-            Batching.EXACT: joint_exact,
+            Batching.EXACT: partial(joint_exact, node_limit=self.exact_nodes),
             Batching.NONE: no_batching,
             Batching.STATIC: partial(static_batching, batch_size=self.batch_size),
             Batching.MAXIMUM: maximum_batching,
