@@ -14,7 +14,7 @@ from tests.problems import make_candidates, make_problem, make_server
 from tests.test_policies import BLIND, spoken
 
 #: Policies whose decisions always keep the draft model in memory.
-WITH_DRAFT = {"sd_only", "sd_two_batches", "random_split", "static_split"}
+WITH_DRAFT = {"sd_only", "goodput_sd", "sd_two_batches", "random_split", "static_split"}
 EASY = 60.0  #: seconds; a request of 20 + 20 tokens takes well below one
 
 

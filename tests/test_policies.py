@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from balancesim.core.brute_force import exhaustive
 from balancesim.core.feasibility import check_structure, is_feasible
+from balancesim.core.fused_lanes import FusedLanes
 from balancesim.core.lane_models import LANE_MODELS, ContinuousLanes, PipelineLanes, StaticLanes
 from balancesim.core.problem import no_residents
 from balancesim.policies import POLICIES, AdOnly, Balance, Fcfs, SdOnly
 from tests.problems import in_pipeline, make_candidates, make_problem, make_server, problems, random_problem
 
 #: Policies that do not look at deadlines: their decisions keep all rules but those.
-BLIND = {"fcfs", "pipelined_sd"}
+BLIND = {"fcfs", "goodput_sd", "pipelined_sd"}
 FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 COARSE = Balance(share_step=0.25, refine=False)
 GRID = (0.25, 0.5, 0.75)
@@ -24,9 +25,13 @@ GRID = (0.25, 0.5, 0.75)
 def spoken(policy, problem):
     """The problem, or the same for two nodes or for padded batches where the policy plans for those only."""
     disciplines = getattr(policy, "disciplines", None)
+    if isinstance(problem.lane_model, FusedLanes) and "fused" not in (disciplines or ()):
+        problem = replace(problem, lane_model=ContinuousLanes())  # the policy's lanes divide the GPU
     if disciplines == ("static",):
         empty = {"lanes": (), "make_residents": no_residents, "held_bytes": 0.0, "uses_sd": False}
         return replace(problem, lane_model=StaticLanes(), **empty)
+    if disciplines == ("fused",):
+        return replace(problem, lane_model=FusedLanes())
     return in_pipeline(problem) if disciplines == ("pipeline",) else problem
 
 

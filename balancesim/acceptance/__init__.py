@@ -8,7 +8,7 @@ from balancesim.acceptance.iid import Iid
 from balancesim.acceptance.markov import Markov
 from balancesim.core.request import Request
 from balancesim.streams import KeyedStream
-from balancesim.units import IntArray, Numeric
+from balancesim.units import FloatArray, IntArray, Numeric
 
 __all__ = ["ACCEPTANCE_LAWS", "AcceptanceLaw", "ByDepth", "Expected", "Iid", "Markov"]
 
@@ -23,6 +23,14 @@ class AcceptanceLaw(Protocol):
 
     def rounds(self, request: Request, draft_length: int, stream: KeyedStream) -> IntArray:
         """Return the tokens emitted by each round of γ drafts; they sum to output_tokens − 1, the last round is cut."""
+        ...
+
+    def kept_by_depth(self, request: Request, draft_length: int, stream: KeyedStream) -> FloatArray:
+        """Return K[p, g]: drafts that a round of g ≤ γ drafts from output position p keeps; for rounds of any lengths.
+
+        Row p is of the answer's position p after its first token, n − 1 rows; one row where all are alike. A round
+        emits 1 + K[p, g] tokens (a mean adds up from round to round), which leads to position p + 1 + K[p, g].
+        """
         ...
 
     def expected_tokens_per_round(self, acceptance_rate: Numeric, draft_length: int) -> Numeric:

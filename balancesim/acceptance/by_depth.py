@@ -44,14 +44,8 @@ class ByDepth:
         all listed depths the chance to keep every draft is α^γ, as under ``iid``.
         """
         tokens = request.output_tokens - 1
-        uniforms = np.ones(tokens + draft_length)
-        uniforms[:tokens] = stream.uniforms(request.request_id, tokens)
-        thresholds = request.acceptance_rate ** self.exponents(draft_length)
-        kept = np.zeros(tokens, np.int64)  # drafts that a round starting at each position would keep
-        for depth in range(draft_length - 1, -1, -1):
-            kept = (kept + 1) * (uniforms[depth : depth + tokens] < thresholds[depth])
         emitted = []
-        steps = (kept + 1).tolist()
+        steps = (self._kept(request, draft_length, stream) + 1).tolist()
         position = 0
         while position < tokens:
             emitted.append(steps[position])
@@ -59,6 +53,22 @@ class ByDepth:
         if emitted:
             emitted[-1] -= position - tokens
         return np.array(emitted, dtype=np.int64)
+
+    def kept_by_depth(self, request: Request, draft_length: int, stream: KeyedStream) -> FloatArray:
+        """Return the drafts kept from every position: thresholds belong to depths, so a shorter round keeps fewer."""
+        kept = self._kept(request, draft_length, stream)
+        return np.minimum(kept[:, None], np.arange(draft_length + 1)).astype(float)
+
+    def _kept(self, request: Request, draft_length: int, stream: KeyedStream) -> IntArray:
+        """Return how many drafts a round starting at each position would keep."""
+        tokens = request.output_tokens - 1
+        uniforms = np.ones(tokens + draft_length)
+        uniforms[:tokens] = stream.uniforms(request.request_id, tokens)
+        thresholds = request.acceptance_rate ** self.exponents(draft_length)
+        kept = np.zeros(tokens, np.int64)
+        for depth in range(draft_length - 1, -1, -1):
+            kept = (kept + 1) * (uniforms[depth : depth + tokens] < thresholds[depth])
+        return kept
 
     def expected_tokens_per_round(self, acceptance_rate: Numeric, draft_length: int) -> Numeric:
         """Return ``1 + Σ_{j=1..γ} α^(w_1 + … + w_j)``: one plus the chances to keep the first j drafts."""

@@ -8,7 +8,7 @@ import numpy as np
 from balancesim.core.request import Request
 from balancesim.core.speculation import ROUNDING, expected_tokens_per_round, rounds_at_rate
 from balancesim.streams import KeyedStream
-from balancesim.units import IntArray, Numeric
+from balancesim.units import FloatArray, IntArray, Numeric
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,11 @@ class Expected:
         whole = emitted.astype(np.int64)
         whole[rounds] = tokens
         return whole[1:] - whole[:-1]
+
+    def kept_by_depth(self, request: Request, draft_length: int, stream: KeyedStream) -> FloatArray:  # noqa: ARG002
+        """Return ``E(g) − 1`` for g = 0 … γ, alike for all positions."""
+        depths = np.arange(draft_length + 1)
+        return np.asarray(expected_tokens_per_round(request.acceptance_rate, depths), dtype=float)[None, :] - 1.0
 
     def expected_tokens_per_round(self, acceptance_rate: Numeric, draft_length: int) -> Numeric:
         """Return ``(1 − α^(γ+1))/(1 − α)``."""

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from balancesim.core.request import Request
-from balancesim.core.speculation import expected_tokens_per_round, tokens_per_round
+from balancesim.core.speculation import expected_tokens_per_round, kept_by_depth, tokens_per_round
 from balancesim.streams import KeyedStream
-from balancesim.units import IntArray, Numeric
+from balancesim.units import FloatArray, IntArray, Numeric
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,11 @@ class Iid:
         """Return the tokens of each round, drawn from the request's own numbers."""
         uniforms = stream.uniforms(request.request_id, request.output_tokens - 1)
         return tokens_per_round(uniforms, request.acceptance_rate, draft_length)
+
+    def kept_by_depth(self, request: Request, draft_length: int, stream: KeyedStream) -> FloatArray:
+        """Return the drafts kept from every position, by the same numbers as `rounds`."""
+        uniforms = stream.uniforms(request.request_id, request.output_tokens - 1)
+        return kept_by_depth(uniforms < request.acceptance_rate, draft_length)
 
     def expected_tokens_per_round(self, acceptance_rate: Numeric, draft_length: int) -> Numeric:
         """Return ``(1 − α^(γ+1))/(1 − α)``."""

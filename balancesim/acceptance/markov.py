@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 
 from balancesim.core.request import Request
-from balancesim.core.speculation import tokens_by_round
+from balancesim.core.speculation import kept_by_depth, tokens_by_round
 from balancesim.streams import KeyedStream
-from balancesim.units import IntArray, Numeric
+from balancesim.units import BoolArray, FloatArray, IntArray, Numeric
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +32,23 @@ class Markov:
         kept with probability α. u < l keeps and u ≥ h rejects whatever came before; in between the state persists, so
         a position's state is that of the last position where it was decided.
         """
+        return tokens_by_round(self._path(request, stream), draft_length)
+
+    def kept_by_depth(self, request: Request, draft_length: int, stream: KeyedStream) -> FloatArray:
+        """Return the drafts kept from every position, along the same path as `rounds`."""
+        return kept_by_depth(self._path(request, stream), draft_length)
+
+    def _path(self, request: Request, stream: KeyedStream) -> BoolArray:
         uniforms = stream.uniforms(request.request_id, request.output_tokens - 1)
         if not len(uniforms):
-            return np.empty(0, np.int64)
+            return np.empty(0, np.bool_)
         low = request.acceptance_rate * (1.0 - self.persistence)
         kept = uniforms < low
         decided = kept | (uniforms >= low + self.persistence)
         kept[0] = uniforms[0] < request.acceptance_rate
         decided[0] = True
         source = np.maximum.accumulate(decided * np.arange(len(uniforms)))
-        return tokens_by_round(kept[source], draft_length)
+        return np.asarray(kept[source])
 
     def expected_tokens_per_round(self, acceptance_rate: Numeric, draft_length: int) -> Numeric:
         """Return the long-run mean ``1 + (π·h + (1−π)·l)·(1 + h + … + h^(γ−1))``.

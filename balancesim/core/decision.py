@@ -3,8 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from balancesim.core.request import Mode
+
+if TYPE_CHECKING:
+    from balancesim.core.fused import DraftRule
 
 #: Lane numbers used by the policies of BALANCE's family; any other number is as good.
 AD_LANE = 0
@@ -24,6 +28,8 @@ class Lane:
     members: tuple[int, ...] = ()  #: request ids admitted now; residents stay without being named
     draft_length: int = 0  #: γ; 0 for AD
     predicted_finish_s: float | None = None  #: policy's own prediction: epoch to the last new member's completion
+    #: discipline `fused`: chooses draft lengths at every step, ``draft_length`` being the longest; None = always that
+    draft_rule: "DraftRule | None" = None
 
 
 @dataclass(frozen=True, slots=True)

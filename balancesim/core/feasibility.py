@@ -141,6 +141,8 @@ def _kept(before: Lane, after: Lane | None) -> Iterator[str]:
     if (after.mode, after.draft_length) != (before.mode, before.draft_length):
         kinds = f"{after.mode} with draft_length {after.draft_length}"
         yield f"{name}: mode must stay {before.mode} with draft_length {before.draft_length}, got {kinds}"
+    if after.draft_rule != before.draft_rule:
+        yield f"{name}: draft_rule must stay {before.draft_rule} while it has residents, got {after.draft_rule}"
     if not after.gpu_share > 0:
         yield f"{name}: gpu_share must stay above 0 while it has residents, got {after.gpu_share}"
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from balancesim.core.aligned import AlignedLane, binding, candidate_rows, joined, resident_rows
 from balancesim.core.decision import Lane
+from balancesim.core.fused_lanes import FusedLanes
 from balancesim.core.members import members_of, rows_of
 from balancesim.core.memory import batch_kv_bytes, padded_kv_bytes, speculates
 from balancesim.core.padded import BatchCost, Members, padded_batch, per_user_batch
@@ -156,4 +157,4 @@ class ContinuousLanes:
 
 
 #: The lane models, by discipline.
-LANE_MODELS: tuple[type[LaneModel], ...] = (StaticLanes, PerUserLanes, ContinuousLanes, PipelineLanes)
+LANE_MODELS: tuple[type[LaneModel], ...] = (StaticLanes, PerUserLanes, ContinuousLanes, FusedLanes, PipelineLanes)

@@ -128,3 +128,11 @@ def tokens_per_round(uniforms: FloatArray, acceptance_rate: float, draft_length:
     n − 1. Positions, not rounds, are drawn, so that different γ meet the same luck.
     """
     return tokens_by_round(uniforms < acceptance_rate, draft_length)
+
+
+def kept_by_depth(accepted: BoolArray, draft_length: int) -> FloatArray:
+    """Return K[p, g], drafts that a round of g drafts from output position p keeps, g = 0 … γ: min(g, run from p)."""
+    last = len(accepted)
+    rejected = np.where(accepted, last, np.arange(last))
+    run = np.minimum.accumulate(rejected[::-1])[::-1] - np.arange(last)
+    return np.minimum(run[:, None], np.arange(draft_length + 1)).astype(float)

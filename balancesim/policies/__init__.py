@@ -13,6 +13,7 @@ from balancesim.policies.best_single_mode import BestSingleMode
 from balancesim.policies.clairvoyant import Clairvoyant
 from balancesim.policies.edf import Edf
 from balancesim.policies.fcfs import Fcfs
+from balancesim.policies.goodput_sd import GoodputSd
 from balancesim.policies.multi_batch import MultiBatch
 from balancesim.policies.optimal import Optimal
 from balancesim.policies.pipelined_sd import PipelinedSd
@@ -26,7 +27,8 @@ class Policy(Protocol):
     """What the server asks at every scheduling epoch.
 
     A policy may name the disciplines that it plans for, ``disciplines = ("pipeline",)``; one without that attribute is
-    for all disciplines of a single server. With ``sees_truth = True`` it is told true lengths and acceptance rates.
+    for all disciplines of a single server whose lanes share the GPU by slices. With ``sees_truth = True`` it is told
+    true lengths and acceptance rates.
     """
 
     name: ClassVar[str]
@@ -50,6 +52,7 @@ POLICIES: tuple[type[Policy], ...] = (
     StaticSplit,
     Edf,
     Fcfs,
+    GoodputSd,
     Optimal,
     Clairvoyant,
     PipelinedSd,
@@ -65,6 +68,7 @@ __all__ = [
     "Clairvoyant",
     "Edf",
     "Fcfs",
+    "GoodputSd",
     "MultiBatch",
     "Optimal",
     "PipelinedSd",

@@ -7,7 +7,7 @@ from balancesim.core.decision import Decision
 from balancesim.core.problem import Problem
 from balancesim.core.solver import best_of
 from balancesim.policies.ad_only import AdOnly
-from balancesim.policies.lanes import check_draft_length, has_draft
+from balancesim.policies.lanes import ONE_LANE, check_draft_length, has_draft
 from balancesim.policies.sd_only import SdOnly
 
 
@@ -16,6 +16,7 @@ class BestSingleMode:
     """The better of AD only and SD only at every epoch: the honest rival of a hybrid."""
 
     name: ClassVar[str] = "best_single_mode"
+    disciplines: ClassVar[tuple[str, ...]] = ONE_LANE
 
     draft_length: int | None = None  #: γ of SD; None = the server's
 

@@ -9,7 +9,7 @@ from balancesim.core.decision import Decision, Lane
 from balancesim.core.problem import Problem
 from balancesim.core.request import Mode
 from balancesim.core.shares import free_for, room
-from balancesim.policies.lanes import ad_lane, check_draft_length, sd_lane
+from balancesim.policies.lanes import ONE_LANE, ad_lane, check_draft_length, sd_lane
 
 _AD = ad_lane()
 
@@ -19,6 +19,7 @@ class Fcfs:
     """First come, first served: admit in order of arrival while KV memory holds, whatever the deadlines."""
 
     name: ClassVar[str] = "fcfs"
+    disciplines: ClassVar[tuple[str, ...]] = ONE_LANE
 
     mode: Mode = Mode.AD  #: of its one lane
     draft_length: int | None = None  #: γ for SD; None = the server's

@@ -4,6 +4,9 @@ from balancesim.core.decision import AD_LANE, SD_LANE, Lane
 from balancesim.core.problem import Problem
 from balancesim.core.request import Mode
 
+#: What policies that use one lane at a time plan for: all disciplines of a single server, with slices or without.
+ONE_LANE = ("static", "static_per_user", "continuous", "fused")
+
 
 def check_draft_length(draft_length: int | None) -> None:
     """Check an option ``draft_length``."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 from balancesim.core.decision import Decision
 from balancesim.core.problem import Problem
 from balancesim.core.solver import best_of, single
-from balancesim.policies.lanes import check_draft_length, sd_lane
+from balancesim.policies.lanes import ONE_LANE, check_draft_length, sd_lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,7 @@ class SdOnly:
     """Speculative decoding only: whole GPU, both models in memory, the sub-problem solved as BALANCE does."""
 
     name: ClassVar[str] = "sd_only"
+    disciplines: ClassVar[tuple[str, ...]] = ONE_LANE
 
     draft_length: int | None = None  #: γ; None = the server's
 

@@ -17,7 +17,7 @@ from balancesim.core.memory import kv_bytes_per_token, request_kv_bytes, specula
 from balancesim.core.problem import Residents
 from balancesim.processes.continuous_lane import ContinuousLane, LaneHooks
 from balancesim.processes.discipline import Host
-from balancesim.processes.resident import Resident
+from balancesim.processes.resident import LaneProcess, Resident
 from balancesim.processes.resident_table import ResidentView, resident_table
 from balancesim.processes.visit import Visit
 
@@ -27,7 +27,7 @@ class ContinuousDiscipline:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._lanes: dict[int, ContinuousLane] = {}
+        self._lanes: dict[int, LaneProcess] = {}
         self._decided: dict[int, Lane] = {}  #: the latest decision on each lane
         self._members: Counter[int] = Counter()  #: requests inside, by lane
         self._inside: dict[int, Resident] = {}  #: by request id, in order of admission
@@ -65,8 +65,7 @@ class ContinuousDiscipline:
         host = self._host
         self._decided[lane.lane_id] = lane
         if not self._members[lane.lane_id]:  # an empty lane may change its mode
-            hooks = LaneHooks(lambda r: host.first_token(r.visit), self._done, self._outgrown)
-            self._lanes[lane.lane_id] = ContinuousLane(host, lane.lane_id, lane.mode, lane.draft_length, hooks)
+            self._lanes[lane.lane_id] = self._process(lane)
         ready_s = host.env.now + (draft_load_s if speculates(lane.mode, lane.draft_length) else 0.0)
         for visit in visits:
             request = visit.request
@@ -74,17 +73,26 @@ class ContinuousDiscipline:
             size = float(request_kv_bytes(host.spec, lane.mode, lane.draft_length, tokens))
             host.memory.reserve(request.request_id, size)
             visit.reserved_bytes = size
-            resident = Resident(visit, self._order, request.predicted_output_tokens, self._draw(lane, visit))
+            resident = self._resident(lane, visit)
             self._order += 1
             self._inside[request.request_id] = resident
             self._members[lane.lane_id] += 1
             self._bring_in(resident, ready_s)
 
-    def _draw(self, lane: Lane, visit: Visit) -> "np.ndarray[tuple[int], np.dtype[np.int64]] | None":
-        if not speculates(lane.mode, lane.draft_length):
-            return None
-        rounds = self._host.acceptance.rounds(visit.request, lane.draft_length, self._host.luck)
-        return 1 + np.cumsum(rounds)
+    def _hooks(self) -> LaneHooks:
+        return LaneHooks(lambda r: self._host.first_token(r.visit), self._done, self._outgrown)
+
+    def _process(self, lane: Lane) -> LaneProcess:
+        """Return the process of a lane that nobody is in yet."""
+        return ContinuousLane(self._host, lane.lane_id, lane.mode, lane.draft_length, self._hooks())
+
+    def _resident(self, lane: Lane, visit: Visit) -> Resident:
+        """Return a new member with the luck that it will have."""
+        emitted = None
+        if speculates(lane.mode, lane.draft_length):
+            rounds = self._host.acceptance.rounds(visit.request, lane.draft_length, self._host.luck)
+            emitted = 1 + np.cumsum(rounds)
+        return Resident(visit, self._order, visit.request.predicted_output_tokens, emitted)
 
     def _bring_in(self, resident: Resident, ready_s: float) -> None:
         """Start the upload where it is still to be made, then join the lane."""
@@ -182,7 +190,7 @@ class ContinuousDiscipline:
         resident.reserved_tokens += self._host.kv_growth_tokens
         return True
 
-    def _preempt(self, lane: ContinuousLane, resident: Resident) -> None:
+    def _preempt(self, lane: LaneProcess, resident: Resident) -> None:
         """Drop a request's cache; give the request up (cut short) where it can never fit again."""
         lane.remove(resident)
         resident.visit.preemptions += 1

@@ -1,6 +1,8 @@
 """A request inside a continuous lane: what it has emitted, when it ends, how far its reservation reaches."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -31,9 +33,14 @@ class Resident:
         done = self.steps_done + steps
         return int(self.emitted[done - 1]) if done else 1
 
+    @property
+    def target_tokens(self) -> int:
+        """Answer tokens at which it is done or outgrows its reservation, whichever is first."""
+        return min(self.visit.request.output_tokens, max(self.reserved_tokens, self.tokens_out + 1))
+
     def end_step(self) -> int:
-        """Return the lane step at which it is done or outgrows its reservation, whichever is first."""
-        target = min(self.visit.request.output_tokens, max(self.reserved_tokens, self.tokens_out + 1))
+        """Return the lane step at which it reaches its target."""
+        target = self.target_tokens
         if self.emitted is None:
             return self.joined_step + target - self.tokens_out
         rounds = int(np.searchsorted(self.emitted, target)) + 1
@@ -51,6 +58,31 @@ class Resident:
     def context_tokens(self) -> int:
         """Tokens that a prefill of it has to process (the prompt; after a preemption also what is out)."""
         return self.visit.request.prompt_tokens + self.tokens_out
+
+
+class LaneProcess(Protocol):
+    """What runs the requests of a lane."""
+
+    @property
+    def running(self) -> Mapping[int, Resident]:
+        """Who is decoded, by request id."""
+        ...
+
+    def join(self, resident: Resident) -> None:
+        """Take a request whose prompt is in; it starts at the next step boundary."""
+        ...
+
+    def stop(self, resident: Resident) -> None:
+        """Remove a request at the next step boundary."""
+        ...
+
+    def remove(self, resident: Resident) -> None:
+        """Remove a request now, at a step boundary, and settle what it has emitted."""
+        ...
+
+    def steps_now(self) -> int:
+        """Return the steps done by now."""
+        ...
 
 
 class RoundTokens:

@@ -8,9 +8,8 @@ import numpy as np
 
 from balancesim.core.problem import Residents, no_residents
 from balancesim.core.request import Mode
-from balancesim.processes.continuous_lane import ContinuousLane
 from balancesim.processes.discipline import Host
-from balancesim.processes.resident import Resident
+from balancesim.processes.resident import LaneProcess, Resident
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +17,7 @@ class ResidentView:
     """Where to look."""
 
     host: Host
-    lanes: Mapping[int, ContinuousLane]
+    lanes: Mapping[int, LaneProcess]
     uploading: AbstractSet[int]
 
 

@@ -40,6 +40,7 @@ class EdgeServer:
         self._log = EpochLog(setup.server_id, sinks.epoch)
         self._waiting = WaitingRoom(setup, self._uploads, self._answers)
         self._discipline = DISCIPLINES[setup.lane_model.name](self._host())
+        self._sliced = not hasattr(setup.lane_model, "predictions")  # coupled lanes do not take turns on one GPU
         self._delivering: dict[int, Visit] = {}  #: answers on their way, and prompts coming in before admission
         self._draft_loaded = False
         self._epoch = -1
@@ -182,7 +183,7 @@ class EdgeServer:
         load_s = self._set_draft(problem, decision)
         if decision.lanes:
             lanes = sorted(decision.lanes, key=lambda lane: lane.lane_id)
-            if self._setup.site is None:  # two nodes serve their batches in turn: no GPU is sliced
+            if self._sliced:
                 self._gpu.set_shares({lane.lane_id: lane.gpu_share for lane in lanes})
             for lane in lanes:
                 visits = [self._admitted(member, lane) for member in lane.members]

@@ -29,6 +29,7 @@ class Visit:
     user_last_token_s: float | None = None
     tokens_out: int = 0
     draft_rounds: int = 0
+    drafted_tokens: int | None = None  #: where draft lengths changed from round to round; None = rounds times length
     prefill_tokens: int = 1  #: what its prefill emits before the first round; 0 where round 1 holds the prefill
     truncated: bool = False
     preemptions: int = 0
@@ -76,7 +77,7 @@ class Visit:
             user_last_token_s=self.user_last_token_s,
             tokens_out=self.tokens_out,
             draft_rounds=rounds,
-            drafted_tokens=rounds * gamma,
+            drafted_tokens=rounds * gamma if self.drafted_tokens is None else self.drafted_tokens,
             accepted_tokens=max(0, self.tokens_out - self.prefill_tokens - rounds) if rounds else 0,
             truncated=self.truncated,
             preemptions=self.preemptions,
