@@ -80,8 +80,9 @@ def _array(column: Column, items: Items) -> "pa.Array":
 
 
 def _integers(kind: Kind, items: Items) -> "pa.Array":
-    present = np.fromiter((item is not None for item in items), np.bool_, len(items))
-    return _numbers(kind, tuple(0 if item is None else item for item in items), present)
+    data = np.array(items, np.float64)  # None becomes NaN; counts are far below 2^53
+    missing = np.isnan(data)
+    return _numbers(kind, np.where(missing, 0.0, data), ~missing)
 
 
 def _numbers(kind: Kind, items: "Items | FloatArray", present: BoolArray | None = None) -> "pa.Array":

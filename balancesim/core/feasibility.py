@@ -80,7 +80,8 @@ def _structure(problem: Problem, decision: Decision) -> Iterator[str]:
     if len(by_id) < len(lanes):
         yield f"lane_id must be unique, got {[lane.lane_id for lane in lanes]}"
     for lane in lanes:
-        yield from _mode(problem, lane)
+        if lane.draft_length != 0 or lane.mode is not Mode.AD:
+            yield from _mode(problem, lane)
     for before in problem.lanes if lanes else ():
         yield from _kept(before, by_id.get(before.lane_id))
     model = problem.lane_model
