@@ -13,6 +13,8 @@ from balancesim.units import FloatArray
 #: Transfers whose ends differ by less than this share of the wait for them end together: rounding, not order.
 _TOGETHER = 1e-12
 
+_ROOM = 16  #: transfers that the columns hold at the start; their room doubles when it is full
+
 
 class SharedLink(AirLink):
     """Transfers share the bandwidth; rates are settled anew at joins, ends and, under fading, block boundaries."""
@@ -20,17 +22,31 @@ class SharedLink(AirLink):
     def __init__(self, env: simpy.Environment, air: Air, bandwidth_hz: float, allocator: Allocator) -> None:
         super().__init__(env, air, bandwidth_hz)
         self._allocator = allocator
-        # the transfers under way in order of their start, as columns
+        # the transfers under way in order of their start
         self._ids: list[int] = []
         self._users: list[int] = []
         self._done: list[Callable[[], None]] = []
-        self._bits = np.empty(0)  #: left at the time settled
-        self._efficiency = np.empty(0)  #: in the block settled
-        self._weights = np.empty(0)  #: given by policies; NaN = none
+        self._columns: FloatArray = np.empty((3, _ROOM))  #: `_bits`, `_efficiency` and `_weights` of `_ids`, then room
+        self._weighted = 0  #: transfers with a weight
         self._rates = np.empty(0)  #: bit/s since the time settled
         self._settled_s = 0.0
         self._settled_block = 0
         self._version = 0
+
+    @property
+    def _bits(self) -> FloatArray:
+        """Bits left at the time settled."""
+        return self._columns[0, : len(self._ids)]
+
+    @property
+    def _efficiency(self) -> FloatArray:
+        """η in the block settled."""
+        return self._columns[1, : len(self._ids)]
+
+    @property
+    def _weights(self) -> FloatArray:
+        """Weights given by policies; NaN = none."""
+        return self._columns[2, : len(self._ids)]
 
     def send(
         self, transfer_id: int, user_id: int, bits: float, done: Callable[[], None], weight: float | None = None
@@ -41,12 +57,15 @@ class SharedLink(AirLink):
         weights instead of by the allocator; transfers without one then count 1.
         """
         self._settle()
-        self._weights = np.append(self._weights, np.nan if weight is None else weight)
+        place = len(self._ids)
+        if place == self._columns.shape[1]:
+            self._columns = np.concatenate((self._columns, np.empty_like(self._columns)), axis=1)
+        efficiency = self._air.efficiency(user_id, self._settled_block)
+        self._columns[:, place] = (checked(bits), efficiency, math.nan if weight is None else weight)
+        self._weighted += weight is not None
         self._ids.append(transfer_id)
         self._users.append(user_id)
         self._done.append(done)
-        self._bits = np.append(self._bits, checked(bits))
-        self._efficiency = np.append(self._efficiency, self._air.efficiency(user_id, self._settled_block))
         self._restart()
 
     def cancel(self, transfer_id: int) -> None:
@@ -63,20 +82,22 @@ class SharedLink(AirLink):
     def _settle(self) -> None:
         """Take off what has been carried since the rates were set, and look up the present block."""
         now_s = self._env.now
-        if now_s > self._settled_s:
-            self._bits = np.maximum(self._bits - self._rates * (now_s - self._settled_s), 0.0)
+        if now_s > self._settled_s and self._ids:
+            left = self._bits - self._rates * (now_s - self._settled_s)
+            np.maximum(left, 0.0, out=self._bits)
         block = self._air.block(now_s)
         if block != self._settled_block:
-            self._efficiency = np.array([self._air.efficiency(user, block) for user in self._users])
+            self._efficiency[:] = [self._air.efficiency(user, block) for user in self._users]
         self._settled_s, self._settled_block = now_s, block
 
     def _remove(self, index: list[int]) -> list[Callable[[], None]]:
         """Forget transfers; return what to call at their ends."""
         gone = [self._done[i] for i in index]
         for i in reversed(index):
+            self._weighted -= not math.isnan(self._columns[2, i])
+            last = len(self._ids)
+            self._columns[:, i : last - 1] = self._columns[:, i + 1 : last]
             del self._ids[i], self._users[i], self._done[i]
-        self._bits, self._efficiency = np.delete(self._bits, index), np.delete(self._efficiency, index)
-        self._weights = np.delete(self._weights, index)
         return gone
 
     def _restart(self) -> None:
@@ -91,8 +112,8 @@ class SharedLink(AirLink):
             self._rates = np.empty(0)
             return
         self._rates = self._efficiency * self._hertz()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            left_s = np.where(bits > 0, bits / self._rates, 0.0)
+        left_s = np.where(bits > 0, np.inf, 0.0)
+        np.divide(bits, self._rates, out=left_s, where=(bits > 0) & (self._rates > 0))
         next_s = float(left_s.min())
         ends: list[int] = np.flatnonzero(left_s <= next_s * (1.0 + _TOGETHER)).tolist()
         if self._air.fading.varies:
@@ -104,10 +125,9 @@ class SharedLink(AirLink):
 
     def _hertz(self) -> FloatArray:
         """Return the bandwidth of every transfer under way."""
-        given = ~np.isnan(self._weights)
-        if not given.any():
+        if not self._weighted:
             return self._allocator.allocate(self._bits, self._efficiency, self._bandwidth_hz)
-        weights = np.where(given, self._weights, 1.0)
+        weights = np.where(np.isnan(self._weights), 1.0, self._weights)
         shares: FloatArray = self._bandwidth_hz * weights / weights.sum()
         return shares
 
