@@ -26,7 +26,7 @@ from balancesim.streams import Streams
 from balancesim.workload import Tally
 
 #: Objects made and not freed before the garbage collector looks: cycles that policies make are found all the same.
-_SELDOM = 200_000
+_SELDOM = 100_000
 
 
 @dataclass(frozen=True)

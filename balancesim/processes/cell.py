@@ -72,23 +72,18 @@ class Uploads:
     def start(self, visit: Visit, done: Callable[[Visit], None]) -> None:
         """Begin the upload now; ``done`` is called when the prompt is at the server."""
         cell, request = self.cells[visit.cell_id], visit.request
-        visit.upload_start_s = self.env.now
+        now_s, bits = self.env.now, cell.prompt_bits(visit)
+        visit.upload_start_s = now_s
         visit.uplink_sinr = cell.uplink.sinr(request.user_id)
-        bits = cell.prompt_bits(visit)
         own_s = cell.uplink.time_s(request.user_id, bits) + cell.backhaul_s
-        self._ends[request.request_id] = self.env.now + own_s
+        self._ends[request.request_id] = now_s + own_s
 
-        def at_server(_: simpy.Event | None = None) -> None:
+        def at_server() -> None:
             if self._ends.pop(request.request_id, None) is not None:
                 visit.upload_end_s = self.env.now
                 done(visit)
 
-        def uploaded() -> None:
-            if cell.backhaul_s > 0:
-                self.env.timeout(cell.backhaul_s).callbacks.append(at_server)
-            else:
-                at_server()
-
+        uploaded = delayed(self.env, cell.backhaul_s, at_server)
         cell.uplink.send(request.request_id, request.user_id, bits, uploaded, visit.bandwidth_weight)
 
     def cancel(self, visit: Visit) -> None:
@@ -164,19 +159,21 @@ class Answers:
             sent = (self.env.now - since) / whole_s if whole_s > 0 else 1.0
             bits = max(cell.bits_per_token, bits * (1.0 - sent))
 
-        def at_user(_: simpy.Event | None = None) -> None:
+        def at_user() -> None:
             visit.user_last_token_s = self.env.now
             if visit.user_first_token_s is None:  # an answer sent whole is read when it is complete
                 visit.user_first_token_s = self.env.now
             self.received(visit)
 
-        def arrived() -> None:
-            if cell.backhaul_s > 0:
-                self.env.timeout(cell.backhaul_s).callbacks.append(at_user)
-            else:
-                at_user()
-
+        arrived = delayed(self.env, cell.backhaul_s, at_user)
         cell.downlink.send(2 * visit.request.request_id + 1, user_id, bits, arrived)
+
+
+def delayed(env: simpy.Environment, delay_s: float, then: Callable[[], None]) -> Callable[[], None]:
+    """Return what calls ``then`` after a delay; ``then`` itself where there is none."""
+    if delay_s <= 0:
+        return then
+    return lambda: env.timeout(delay_s).callbacks.append(lambda _: then())
 
 
 def by_cell(cells: dict[int, Cell], cell_id: IntArray) -> list[tuple[Cell, IntArray | slice]]:
