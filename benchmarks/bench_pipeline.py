@@ -1,7 +1,8 @@
 """Time of the pipeline's searches, and how far they are from the best partitions; run by ``make bench``.
 
 Writes ``benchmarks/results/pipeline.json`` and prints the same. Instances: K inputs uniform on 1..512, outputs on
-1..2048 (small ones: 1..120), cost laws log-uniform from weight-bound to compute-bound, fixed seeds.
+1..2048 (small ones: 1..120), cost laws log-uniform from weight-bound to compute-bound, fixed seeds. Decisions of the
+policy `pipelined_sd` are about requests of the scenario hetnet_pipeline that wait together.
 """
 
 import argparse
