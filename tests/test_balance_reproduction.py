@@ -30,6 +30,7 @@ from analysis.reproduce.balance_sweeps import (
     SCHEMES,
     Scheme,
     along,
+    exhaustive_sweep,
     law_sweeps,
     paper_sweeps,
     run_point,
@@ -157,6 +158,15 @@ class TestServedInTime:
             assert len(decision.admitted) > 0
             assert serve(base, Scheme(Balance()), replication) == len(decision.admitted) / 30
 
+    def test_nobody_serves_more_than_the_optimum_with_one_batch_of_each_mode(self):
+        """K = 10 … 16 at T_max = 1 s: BALANCE, as published or not, AD and SD stay below it or reach it."""
+        sweep = exhaustive_sweep(BASE)
+        assert [x for x, _ in sweep.points] == [10, 12, 14, 16]
+        for place in (0, 3):
+            rows = {(name, replication): share for _, _, name, replication, share in run_point(sweep, place, range(3))}
+            for (_, replication), share in rows.items():
+                assert share <= rows["optimal", replication]
+
     def test_told_the_truth_all_admitted_are_served(self):
         """The reference of the prediction errors decides on the truth of the same world."""
         law = NoisyTruth(0.3, 0.3)
@@ -215,6 +225,7 @@ class TestClaims:
             for what, papers in (("α CV 0.3", (-2.8, -4.3)), ("n CV 0.3", (-3.9, -3.6)), ("n log-t", (-3.8, -4.7))):
                 names = [f"{axis}, prediction errors" for axis in ("users", "deadline")]
                 assert tuple(self.stated(name, f"{what}, {where}, told") for name in names) == papers
+        assert self.stated("exhaustive", "optimal") == -0.9
 
     def test_every_statement_has_its_point_in_a_sweep(self):
         """No comparison is lost because its setting is not simulated."""

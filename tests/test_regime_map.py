@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.regime_map import (
+    OUT,
     OUTPUT_MEAN,
     POLICIES,
     PROMPT_MEAN,
@@ -19,6 +20,7 @@ from analysis.regime_map import (
     problem,
     served,
     summary,
+    verdicts,
 )
 from analysis.reproduce.balance_study import LAWS, Coefficients, Setting
 from balancesim.core.padded import BatchShape, padded_cost
@@ -87,9 +89,29 @@ def test_a_row_has_shares_and_both_readings_of_the_gain():
     assert row["gain_over_two_batches_points_low"] < 20 < row["gain_over_two_batches_points_high"]
 
 
+def test_verdicts_count_clear_regimes_and_average_gains():
+    """Everyone serves 0.5 but BALANCE 0.6 and two batches 0.55: above both everywhere, 10, 5 and 5 points."""
+    frame = pd.DataFrame({name: [0.5, 0.5] for name in (*POLICIES, *RIVALS)})
+    frame["balance"], frame["two_batches"] = 0.6, 0.55
+    found = verdicts(pd.DataFrame([summary(cell, frame) for cell in cells()]))
+    assert list(found.index) == list(LAWS)
+    for column, value in (
+        ("above best_single", 60), ("below two_batches", 0), ("mean over best_single", 10.0),
+        ("mean over two_batches", 5.0), ("two_batches over best_single", 5.0),
+    ):  # fmt: skip
+        assert found[column].tolist() == pytest.approx([value] * len(LAWS))
+
+
 def test_the_map_has_a_panel_for_every_law_and_spread_in_both_halves():
     """Two halves of laws times spreads."""
     drawing = draw(table())
     titles = [axes.get_title() for half in drawing.subfigs for axes in half.axes]
     assert len(titles) == 2 * len(LAWS) * len(SPREAD)
     assert titles.count("roofline, length CV 1") == 2
+
+
+def test_the_stored_map_has_all_regimes():
+    """One row a regime; BALANCE is nowhere below the best single mode."""
+    rows = pd.read_csv(OUT / "regime_map.csv")
+    assert [Cell(*values) for values in rows[list(vars(CELL))].itertuples(index=False)] == cells()
+    assert (rows["gain_over_best_single_points"] >= -1e-9).all()

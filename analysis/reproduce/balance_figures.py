@@ -12,7 +12,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from analysis.reproduce.balance_study import LAWS
-from analysis.reproduce.balance_sweeps import ABLATED, ABLATIONS, AXES, OTHER_PAIRS, POLICIES, PREDICTIONS, law_suffix
+from analysis.reproduce.balance_sweeps import (
+    ABLATED,
+    ABLATIONS,
+    AXES,
+    OTHER_PAIRS,
+    POLICIES,
+    PREDICTIONS,
+    SLOW,
+    extra_schemes,
+    law_suffix,
+)
 
 _STYLE: Any = {"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "0.9"}
 LABELS = {
@@ -23,7 +33,7 @@ LABELS = {
     "best_single_mode": "best single mode",
     "ad_two_batches": "two AD batches",
     "sd_two_batches": "two SD batches",
-    "multi_batch": "more batches (multi_batch)",
+    "multi_batch": "up to four batches",
     "edf": "earliest deadline first",
     "random_split": "random split",
     "static_split": "static split",
@@ -32,14 +42,16 @@ LABELS = {
     "ema": "EMA: λ = 0.5",
     "ecrma": "ECRMA: both 0.5",
 }
-#: schemes by colour: what they are compared for comes first
-_ORDER = list(LABELS)
+#: two batches of one mode dashed, rules of thumb dotted
+_DASHES = {"ad_two_batches": (4, 2), "sd_two_batches": (4, 2), "multi_batch": (4, 2)} | dict.fromkeys(
+    ("edf", "static_split", "random_split"), (1, 1)
+)
 
 
 def draw_all(runs: pd.DataFrame, folder: Path) -> list[str]:
     """Draw every figure (mean share served, 95 % interval over replications); return the file names."""
     names = []
-    for name, figures, schemes, titles in _pictures(runs):
+    for name, figures, schemes, titles in _pictures():
         drawing = _draw(runs, figures, schemes, titles)
         file = f"balance_{name.replace(' ', '_')}.png"
         drawing.savefig(folder / file, dpi=100)
@@ -47,12 +59,12 @@ def draw_all(runs: pd.DataFrame, folder: Path) -> list[str]:
     return names
 
 
-def _pictures(runs: pd.DataFrame) -> Iterable[tuple[str, list[str], list[str], list[str]]]:
+def _pictures() -> Iterable[tuple[str, list[str], list[str], list[str]]]:
     """Yield (name, figures as panels, schemes, titles of the panels)."""
-    policies, present = list(POLICIES), set(runs["figure"])
+    policies = list(POLICIES)
     for axis in AXES:
-        panels = [axis + law_suffix(law) for law in LAWS]
-        yield axis, panels, policies, list(LAWS)
+        slow = [name for name in SLOW if any(name in extra_schemes(axis, law) for law in LAWS)]
+        yield axis, [axis + law_suffix(law) for law in LAWS], [*policies, *slow], list(LAWS)
     yield "ablations", list(ABLATED), ["balance", *ABLATIONS, "ad_only", "sd_only"], [""] * len(ABLATED)
     pairs = [(f"{axis} ({pair})", pair) for pair in OTHER_PAIRS for axis in ("users", "memory")]
     yield "other pairs", [figure for figure, _ in pairs], policies, [pair for _, pair in pairs]
@@ -60,8 +72,8 @@ def _pictures(runs: pd.DataFrame) -> Iterable[tuple[str, list[str], list[str], l
         schemes = [f"{name}{told}" for name in PREDICTIONS if name.endswith(where) for told in ("", ", told")]
         figures = [f"{axis}, prediction errors" for axis in ("users", "deadline")]
         yield f"prediction errors {where}", figures, schemes, [where] * len(figures)
-    if "exhaustive" in present:
-        yield "exhaustive", ["exhaustive"], ["optimal", "balance", "ad_only", "sd_only"], ["contested problems"]
+    small = ["optimal", "balance", "balance_as_published", "ad_only", "sd_only"]
+    yield "exhaustive", ["exhaustive"], small, ["T_max = 1 s"]
 
 
 def _draw(runs: pd.DataFrame, figures: list[str], schemes: list[str], titles: list[str]) -> Figure:
@@ -87,14 +99,18 @@ def _panel(axes: Axes, chosen: pd.DataFrame, schemes: list[str]) -> None:
     names = [LABELS.get(name, name) for name in schemes]
     colours = sns.color_palette("colorblind", len(names)) if len(names) <= 10 else sns.color_palette("husl", len(names))
     palette = dict(zip(names, colours, strict=True)) | {LABELS["balance"]: "black"}
+    palette = {name: palette[name] for name in names}
+    crowded = len(names) > 6  # intervals of many curves hide each other; they are in balance.csv
     sns.lineplot(
         chosen.assign(scheme=chosen["scheme"].map(lambda name: LABELS.get(name, name))),
-        x="x", y="served", hue="scheme", style="scheme", hue_order=names, style_order=names, markers=True, dashes=False,
-        palette=palette, errorbar=("ci", 95), n_boot=100, seed=0, ax=axes, markersize=5, linewidth=1.3,
-        err_kws={"alpha": 0.12},
+        x="x", y="served", hue="scheme", style="scheme", hue_order=names, style_order=names, markers=True,
+        dashes={label: _DASHES.get(name, "") for name, label in zip(schemes, names, strict=True)}, palette=palette,
+        errorbar=None if crowded else ("ci", 95), n_boot=100, seed=0, ax=axes, markersize=5, linewidth=1.3,
+        err_kws={} if crowded else {"alpha": 0.12},
     )  # fmt: skip
 
 
 def _axis(figure: str) -> str:
-    axis = figure.split(",", maxsplit=1)[0].split(" (", maxsplit=1)[0]
-    return AXES[axis][1] if axis in AXES else "users K"
+    axis, *pair = figure.split(",", maxsplit=1)[0].split(" (", maxsplit=1)
+    label = AXES[axis][1] if axis in AXES else "users K"
+    return f"{label}, less the\ndifference in weights" if pair and axis == "memory" else label

@@ -93,6 +93,24 @@ def rivals_table(runs: pd.DataFrame, reading: str) -> str:
     return markdown(["law", "axis", "BALANCE serves, %", *(f"`{name}`" for name in rivals)], rows)
 
 
+def laws_table(runs: pd.DataFrame, reading: str) -> str:
+    """Return BALANCE's gain over every rival by cost law, mean of the seven axes: what survives on real cost laws."""
+    rivals = [name for name in POLICIES if name != "balance"]
+    rows = []
+    for law in LAWS:
+        means = []
+        for name in rivals:
+            claims = [Claim(axis + law_suffix(law), name, math.nan) for axis in AXES]
+            means.append(sum(in_reading(runs, claim, reading)[4] for claim in claims) / len(claims))
+        rows.append([law, *(f"{mean:+.1f}" for mean in means)])
+    return markdown(["law", *(f"`{name}`" for name in rivals)], rows)
+
+
+def over_optimum(runs: pd.DataFrame, figure: str) -> str:
+    """Return BALANCE's distance to the optimum over a sweep, relative, with its interval."""
+    return _with_interval(*in_reading(runs, Claim(figure, "optimal", math.nan), RELATIVE)[4:])
+
+
 def _plus_minus(numbers: tuple[float, float, float]) -> str:
     mean, low, _ = numbers
     return f"{mean:+.1f}" if math.isnan(low) else f"{mean:+.1f} ± {mean - low:.1f}"
@@ -149,6 +167,9 @@ def report(runs: pd.DataFrame, stored: dict[str, Any], singles: dict[str, Single
         constants=constants_table(stored),
         single=single_table(singles),
         rivals=rivals_table(runs, reading),
+        laws=laws_table(runs, reading),
+        users_gap=over_optimum(runs, "users"),
+        deadline_gap=over_optimum(runs, "deadline"),
         fit_seeds=stored["seeds"],
         figures="\n".join(f"![{name.removesuffix('.png').replace('_', ' ')}]({name})\n" for name in names),
     )

@@ -22,6 +22,8 @@ from balancesim.policies import (
     Balance,
     BestSingleMode,
     Edf,
+    MultiBatch,
+    Optimal,
     Policy,
     RandomSplit,
     SdOnly,
@@ -59,6 +61,8 @@ ABLATIONS = {
     "ema": Scheme(Balance(memory_share=0.5, single_modes=False)),
     "ecrma": Scheme(Balance(gpu_share=0.5, memory_share=0.5, single_modes=False)),
 }
+#: bounds and rivals that take their time: in some sweeps only
+SLOW = {"optimal": Scheme(Optimal()), "multi_batch": Scheme(MultiBatch())}
 #: prediction errors: noise on what the policy is told, and noise on the truth (the paper's words)
 PREDICTIONS = {
     f"{what}, {where}": law(*values)
@@ -68,7 +72,7 @@ PREDICTIONS = {
 _PREDICTED = {name: Scheme(Balance(), law) for name, law in PREDICTIONS.items()} | {
     f"{name}, told": Scheme(Balance(), law, told=True) for name, law in PREDICTIONS.items()
 }
-SCHEMES = POLICIES | ABLATIONS | _PREDICTED
+SCHEMES = POLICIES | SLOW | ABLATIONS | _PREDICTED
 
 
 @dataclass(frozen=True)
@@ -174,17 +178,18 @@ def sweep(base: Setting, axis: str, schemes: Iterable[str], suffix: str = "") ->
     return Sweep(axis + suffix, AXES[axis][1], along(base, axis), tuple(schemes))
 
 
-def paper_sweeps(base: Setting) -> tuple[Sweep, ...]:
-    """Return all sweeps of the paper under the law `flops`, at the defaults ``base``."""
-    policies = tuple(POLICIES)
-    plain = [sweep(base, axis, (*policies, *(ABLATIONS if axis in ABLATED else ()))) for axis in AXES]
-    pairs = [
-        sweep(replace(base, pair=pair), axis, policies, f" ({pair})")
-        for pair in OTHER_PAIRS
-        for axis in ("users", "memory")
-    ]
-    predictions = [sweep(base, axis, _PREDICTED, ", prediction errors") for axis in ("users", "deadline")]
-    return (*plain, *pairs, *predictions)
+def extra_schemes(axis: str, law: str) -> tuple[str, ...]:
+    """Return what a sweep shows beside the policies: ablations and the optimum where the paper has them, M batches."""
+    more = (*ABLATIONS,) if law == "flops" and axis in ABLATED else ()
+    if law == "flops" and axis in ("users", "deadline"):
+        more = (*more, "optimal")
+    return (*more, "multi_batch") if axis == "users" else more
+
+
+def law_sweeps(base: Setting, law: str) -> tuple[Sweep, ...]:
+    """Return the seven axes under one cost law."""
+    varied = replace(base, law=law)
+    return tuple(sweep(varied, axis, (*POLICIES, *extra_schemes(axis, law)), law_suffix(law)) for axis in AXES)
 
 
 def law_suffix(law: str) -> str:
@@ -192,6 +197,18 @@ def law_suffix(law: str) -> str:
     return "" if law == "flops" else f", {law}"
 
 
-def law_sweeps(base: Setting, law: str) -> tuple[Sweep, ...]:
-    """Return the seven axes under another cost law."""
-    return tuple(sweep(replace(base, law=law), axis, POLICIES, law_suffix(law)) for axis in AXES)
+def paper_sweeps(base: Setting) -> tuple[Sweep, ...]:
+    """Return all sweeps of the paper under the law `flops`, at the defaults ``base``."""
+    pairs = [
+        sweep(replace(base, pair=pair), axis, POLICIES, f" ({pair})")
+        for pair in OTHER_PAIRS
+        for axis in ("users", "memory")
+    ]
+    predictions = [sweep(base, axis, _PREDICTED, ", prediction errors") for axis in ("users", "deadline")]
+    return (*law_sweeps(base, "flops"), *pairs, *predictions, exhaustive_sweep(base))
+
+
+def exhaustive_sweep(base: Setting) -> Sweep:
+    """Return K = 10–16 against the optimum, at T_max = 1 s [A]: at the defaults so few users are all served."""
+    points = tuple((float(users), replace(base, users=users, t_max_s=1.0)) for users in (10, 12, 14, 16))
+    return Sweep("exhaustive", "users K", points, ("balance", "balance_as_published", "ad_only", "sd_only", "optimal"))
