@@ -43,7 +43,7 @@ def make_spec(law="roofline"):
 class World:
     """One server without radio: requests are admitted at given times."""
 
-    def __init__(self, spec, slicing, *, abort_late=False, capacity=math.inf, growth=64):
+    def __init__(self, spec, slicing, *, abort_late=False, capacity=math.inf, growth=64, engine=None):
         self.env = simpy.Environment()
         self.spec, self.gpu = spec, Gpu(self.env, slicing)
         self.memory = KvMemory(capacity)
@@ -67,7 +67,7 @@ class World:
                 span=self.spans.append,
                 abort_late=abort_late,
                 kv_growth_tokens=growth,
-                lane_model=ContinuousLanes(),
+                lane_model=engine or ContinuousLanes(),
             )
         )
 
@@ -105,14 +105,25 @@ def random_requests(rng, count):
     ]
 
 
+ENGINES = {
+    "whole prompts": ContinuousLanes(),
+    "small chunks": ContinuousLanes(token_budget=97),
+    "chunks": ContinuousLanes(token_budget=1000),
+    "chunks alone": ContinuousLanes(token_budget=300, prefill_first=True),
+    "less than the batch": ContinuousLanes(token_budget=7),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("seed", range(12))
-def test_jumping_equals_walking_step_by_step(seed, law):
+@pytest.mark.parametrize("seed", range(8))
+def test_jumping_equals_walking_step_by_step(seed, law, engine):
     """Every first and last token of random two-lane worlds falls where the step-by-step twin puts it, to 1e-9."""
     rng = random.Random(f"{seed}{law}")
+    engine = ENGINES[engine]
     spec = make_spec(law)
     slicing = rng.choice([Slicing(0.0), Slicing(0.05), Slicing(0.03, 0.001), Slicing(0.1, 0.002, False)])
-    world = World(spec, slicing)
+    world = World(spec, slicing, engine=engine)
     requests = random_requests(rng, 24)
     times = [rng.choice([0.0, rng.uniform(0, 6)]) for _ in requests]
     lanes = [rng.choice([AD, SD]) for _ in requests]
@@ -126,7 +137,7 @@ def test_jumping_equals_walking_step_by_step(seed, law):
         world.admit(time, lane, request)
         joins.append((time, lane.lane_id, request, Iid().rounds(request, 4, luck) if lane is SD else []))
     world.env.run()
-    first, last = step_by_step(spec, slicing, {0: (Mode.AD, 0), 1: (Mode.SD, 4)}, joins, changes)
+    first, last = step_by_step(spec, slicing, {0: (Mode.AD, 0), 1: (Mode.SD, 4)}, joins, changes, engine)
     assert len(world.done) == len(requests)
     for visit in world.done:
         key = visit.request.request_id

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.validation import argonne, specbench
+from analysis.validation import argonne, specbench, vllm_run
 from analysis.validation.checks import COLUMNS, Check, markdown, write_csv
 
 OUT = Path(__file__).parents[2] / "docs" / "validation.csv"
@@ -14,10 +14,11 @@ OUT = Path(__file__).parents[2] / "docs" / "validation.csv"
 def run() -> tuple[list[Check], str]:
     """Return all checks and the report."""
     rows = argonne.rows()
-    checks = [*argonne.checks(rows), *specbench.checks()]
+    checks = [*argonne.checks(rows), *specbench.checks(), *vllm_run.checks()]
     sections = (
         ("Whole requests (Argonne LLM-Inference-Bench, vLLM, in = out)", argonne.report(rows)),
         ("Speculative decoding (Spec-Bench; arXiv 2601.11580)", specbench.report()),
+        ("A run of vLLM (RTX 4090, Llama-3.1-8B, 300 requests)", vllm_run.report()),
         ("Checks", markdown(COLUMNS, (check.row() for check in checks))),
     )
     return checks, "\n\n".join(f"## {title}\n\n{text}" for title, text in sections) + "\n"

@@ -72,11 +72,13 @@ class AlignedLane:
         return self.prefill_work_s(np.ones(len(order))) + elapsed[self.steps]
 
 
-def candidate_rows(server: ServerSpec, lane: Lane, candidates: Candidates, load_s: float) -> AlignedLane:
-    """Return candidates as new members of a lane."""
+def candidate_rows(
+    server: ServerSpec, lane: Lane, candidates: Candidates, reserved_tokens: IntArray, load_s: float
+) -> AlignedLane:
+    """Return candidates as new members of a lane that reserve so many tokens."""
     gamma = lane.draft_length if speculates(lane.mode, lane.draft_length) else 0
     prompt, output = candidates.prompt_tokens.astype(float), candidates.output_tokens
-    reserved = np.asarray(request_kv_bytes(server, lane.mode, gamma, prompt + output), dtype=float)
+    reserved = np.asarray(request_kv_bytes(server, lane.mode, gamma, reserved_tokens.astype(float)), dtype=float)
     return AlignedLane(
         server=server,
         draft_length=gamma,

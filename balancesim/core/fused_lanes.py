@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from balancesim.core.aligned import AlignedLane, candidate_rows, joined, resident_rows
+from balancesim.core.candidates import Candidates
 from balancesim.core.decision import Decision, Lane
 from balancesim.core.fused import DepthSums, FusedMembers, depth_sums, fused_prefill_s, fused_steps_s
 from balancesim.core.members import members_of, rows_of
@@ -98,7 +99,7 @@ class FusedLanes:
         load_s = _load_s(problem, lane)
         old = resident_rows(problem.server, lane, problem.residents, load_s)
         part = self.predict(problem, replace(lane, members=()))
-        new = candidate_rows(problem.server, lane, problem.candidates, load_s)
+        new = candidate_rows(problem.server, lane, problem.candidates, _tokens(problem.candidates), load_s)
         binding = replace(old, slack_s=part.slack_s)
         alone = all(other.lane_id == lane.lane_id for other in problem.lanes)
         return OneProcess(ContinuousSubProblem(new, binding, problem.candidates), alone)
@@ -135,7 +136,7 @@ def _part(problem: Problem, lane: Lane) -> _Part:
     members, inside = members_of(problem, lane), problem.residents
     mine = inside.lane_id == lane.lane_id
     load_s = _load_s(problem, lane)
-    new = candidate_rows(problem.server, lane, members, load_s)
+    new = candidate_rows(problem.server, lane, members, _tokens(members), load_s)
     old = resident_rows(problem.server, lane, inside, load_s)
     first = inside.needs_prefill[mine] & (inside.tokens_out[mine] == 0)
     return _Part(
@@ -207,3 +208,7 @@ def _ruled_work_s(server: ServerSpec, parts: Sequence[_Part]) -> FloatArray:
         work_s[active] = elapsed_s
         active = active[out[active] < left[active]]
     return work_s
+
+
+def _tokens(users: Candidates) -> IntArray:
+    return users.prompt_tokens + users.output_tokens

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, overload
 
 import numpy as np
 
 from balancesim.core.aligned import AlignedLane, binding, candidate_rows, joined, resident_rows
+from balancesim.core.candidates import Candidates
 from balancesim.core.decision import Lane
 from balancesim.core.fused_lanes import FusedLanes
 from balancesim.core.members import members_of, rows_of
@@ -17,7 +18,7 @@ from balancesim.core.problem import LaneModel, LanePrediction, Problem, SubProbl
 from balancesim.core.request import Mode
 from balancesim.core.server import ServerSpec
 from balancesim.core.speculation import planned_rounds
-from balancesim.units import FloatArray
+from balancesim.units import FloatArray, IntArray
 
 
 def load_s(problem: Problem, lane: Lane) -> float:
@@ -122,6 +123,46 @@ class ContinuousLanes:
     name: ClassVar[str] = "continuous"
     runs_to_end: ClassVar[bool] = False
 
+    #: tokens of one step: running requests first, then chunks of prompts; None = whole prompts in steps of their own
+    token_budget: int | None = None
+    prefill_first: bool = False  #: with a token budget: chunks of prompts run alone, before anybody decodes
+    max_sequences: int | None = None  #: requests inside at once; None = as many as memory holds
+    #: "prediction": prompt and predicted answer in full; "paged": blocks for the prompt, further ones as tokens come
+    kv_reservation: Literal["prediction", "paged"] = "prediction"
+    block_tokens: int = 16  #: size of a block of the paged KV cache
+    #: blocks of a preempted request can be used again while nobody has overwritten them (needs a token budget)
+    prefix_caching: bool = False
+    watermark: float = 0.0  #: part of the KV memory that admission leaves free for those who run
+
+    def __post_init__(self) -> None:
+        for field in ("token_budget", "max_sequences", "block_tokens"):
+            value = getattr(self, field)
+            if value is not None and value < 1:
+                raise ValueError(f"{field} must be at least 1, got {value}")
+        if self.kv_reservation not in ("prediction", "paged"):
+            raise ValueError(f"kv_reservation must be prediction or paged, got {self.kv_reservation!r}")
+        if self.prefix_caching and (not self.paged or self.token_budget is None):
+            raise ValueError(
+                'prefix_caching must be false without kv_reservation = "paged" and a token_budget, got true'
+            )
+        if not 0 <= self.watermark < 1:
+            raise ValueError(f"watermark must be at least 0 and below 1, got {self.watermark}")
+
+    @property
+    def paged(self) -> bool:
+        """Whether memory is taken block by block."""
+        return self.kv_reservation == "paged"
+
+    @overload
+    def reserved_tokens(self, prompt_tokens: int, output_tokens: int) -> int: ...
+    @overload
+    def reserved_tokens(self, prompt_tokens: IntArray, output_tokens: IntArray) -> IntArray: ...
+    def reserved_tokens(self, prompt_tokens: int | IntArray, output_tokens: int | IntArray) -> int | IntArray:
+        """Return the tokens that admission reserves: s + n_pred, or the blocks of the prompt and the first token."""
+        if not self.paged:
+            return prompt_tokens + output_tokens
+        return -(-(prompt_tokens + 1) // self.block_tokens) * self.block_tokens
+
     def predict(self, problem: Problem, lane: Lane) -> LanePrediction:
         """Return start_k + w_k/share for new members and the lane's residents.
 
@@ -132,7 +173,7 @@ class ContinuousLanes:
         nothing (slack = inf). A share of 0 never finishes.
         """
         members = members_of(problem, lane)
-        rows = candidate_rows(problem.server, lane, members, load_s(problem, lane))
+        rows = self._new(problem, lane, members)
         ids = members.request_id
         if problem.lane_in_force(lane.lane_id) is not None:
             rows = joined(rows, _residents(problem, lane))
@@ -145,15 +186,20 @@ class ContinuousLanes:
         if not lane.members:
             return 0.0
         rows, users = rows_of(problem, lane), problem.candidates
-        tokens = float((users.prompt_tokens[rows] + users.output_tokens[rows]).sum())
+        tokens = float(self.reserved_tokens(users.prompt_tokens[rows], users.output_tokens[rows]).sum())
         return batch_kv_bytes(problem.server, lane.mode, lane.draft_length, len(rows), tokens)
 
     def sub_problem(self, problem: Problem, lane: Lane) -> SubProblem:
         """Return the sub-problem of joining a running lane, solved by insertion (`core.solver_continuous`)."""
         from balancesim.core.solver_continuous import ContinuousSubProblem  # compiled: policies like fcfs do without
 
-        new = candidate_rows(problem.server, lane, problem.candidates, load_s(problem, lane))
-        return ContinuousSubProblem(new, _residents(problem, lane), problem.candidates)
+        return ContinuousSubProblem(
+            self._new(problem, lane, problem.candidates), _residents(problem, lane), problem.candidates
+        )
+
+    def _new(self, problem: Problem, lane: Lane, users: Candidates) -> AlignedLane:
+        tokens = self.reserved_tokens(users.prompt_tokens, users.output_tokens)
+        return candidate_rows(problem.server, lane, users, tokens, load_s(problem, lane))
 
 
 #: The lane models, by discipline.

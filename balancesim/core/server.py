@@ -52,6 +52,10 @@ class ServerSpec:
         """Return the time of a pass of the target model with the whole GPU."""
         return self.target_law.forward_s(self.target, self.gpu, phase, work)
 
+    def target_mixed_s(self, chunk: ForwardPass, phase: Phase, work: ForwardPass) -> Numeric:
+        """Return the time of one pass of the target over chunks of prompts and rows of another phase."""
+        return self.target_law.mixed_s(self.target, self.gpu, chunk, phase, work)
+
     def draft_s(self, phase: Phase, work: ForwardPass) -> Numeric:
         """Return the time of a pass of the draft model with the whole GPU."""
         if self.draft is None or self.draft_law is None:

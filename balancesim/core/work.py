@@ -37,6 +37,28 @@ def prefill_pass(prompt_tokens: Numeric, squared_prompt_tokens: Numeric, sequenc
     return ForwardPass(sequences, prompt_tokens, squared_prompt_tokens, 0.0 * sequences, sequences)
 
 
+def chunk_pass(
+    sequences: Numeric, new_tokens: Numeric, attention_pairs: Numeric, cached_tokens: Numeric
+) -> ForwardPass:
+    """Return the pass of one chunk of each of some prompts; q new tokens behind p cached ones count 2pq + q² pairs.
+
+    So counted, the chunks of a prompt add up to the s² of its prefill in one piece: chunking moves work, it adds only
+    the reading of what is cached (Σ p) and what a pass costs at least.
+    """
+    return ForwardPass(sequences, new_tokens, attention_pairs, cached_tokens, sequences)
+
+
+def merged(first: ForwardPass, second: ForwardPass) -> ForwardPass:
+    """Return one pass with the rows of both: the weights are read once."""
+    return ForwardPass(
+        first.sequences + second.sequences,
+        first.new_tokens + second.new_tokens,
+        first.attention_pairs + second.attention_pairs,
+        first.kv_tokens + second.kv_tokens,
+        first.head_rows + second.head_rows,
+    )
+
+
 def decode_pass(sequences: Numeric, context_tokens: Numeric) -> ForwardPass:
     """Return one decode step of ``sequences`` requests whose contexts sum to ``context_tokens``."""
     return ForwardPass(sequences, sequences, context_tokens, context_tokens, sequences)
@@ -70,4 +92,11 @@ class LatencyLaw(Protocol):
 
     def forward_s(self, llm: LlmSpec, gpu: GpuSpec, phase: Phase, work: ForwardPass) -> Numeric:
         """Return seconds; a float for floats, elementwise for arrays. Must not fall when any sum of ``work`` rises."""
+        ...
+
+    def mixed_s(self, llm: LlmSpec, gpu: GpuSpec, chunk: ForwardPass, phase: Phase, work: ForwardPass) -> Numeric:
+        """Return the seconds of one pass over chunks of prompts and rows of a decode or verification phase.
+
+        Only asked for where prompts are prefilled in chunks (``token_budget``).
+        """
         ...

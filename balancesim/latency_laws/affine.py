@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from balancesim.core.gpu import GpuSpec
 from balancesim.core.llm import LlmSpec
-from balancesim.core.work import ForwardPass, Phase, pass_flops
+from balancesim.core.work import ForwardPass, Phase, merged, pass_flops
 from balancesim.units import Numeric
 
 
@@ -39,3 +39,7 @@ class Affine:
             work: sums over the rows of the pass; arrays stand for many passes.
         """
         return self.s_per_flop * pass_flops(llm, work) + self.fixed_s
+
+    def mixed_s(self, llm: LlmSpec, gpu: GpuSpec, chunk: ForwardPass, phase: Phase, work: ForwardPass) -> Numeric:
+        """Return the time of the merged pass: the weights are read once for all rows."""
+        return self.forward_s(llm, gpu, phase, merged(chunk, work))

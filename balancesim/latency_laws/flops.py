@@ -45,3 +45,7 @@ class Flops:
         else:
             coefficient = self.prefill_s_per_flop
         return coefficient * pass_flops(llm, work)
+
+    def mixed_s(self, llm: LlmSpec, gpu: GpuSpec, chunk: ForwardPass, phase: Phase, work: ForwardPass) -> Numeric:
+        """Return the sum of both parts: each phase has its own coefficient, and the law has no cost of a pass."""
+        return self.forward_s(llm, gpu, Phase.PREFILL, chunk) + self.forward_s(llm, gpu, phase, work)

@@ -4,10 +4,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from balancesim.core.gpu import GpuSpec
 from balancesim.core.llm import LlmSpec
-from balancesim.core.work import ForwardPass, Phase
-from balancesim.profiles.table import pair_table, read_table
+from balancesim.core.work import ForwardPass, Phase, merged
+from balancesim.profiles.table import ProfileTable, pair_table, read_table
 from balancesim.units import Numeric
 
 
@@ -54,7 +56,24 @@ class Profiled:
             attention = profile.prefill_s(work.new_tokens, work.attention_pairs)
         else:
             attention = profile.decode_s(work.sequences, work.kv_tokens)
+        return llm.layers * attention + self._rest(profile, llm, work)
+
+    def mixed_s(self, llm: LlmSpec, gpu: GpuSpec, chunk: ForwardPass, phase: Phase, work: ForwardPass) -> Numeric:
+        """Return J·(dense(all rows) + attention of the chunks + attention of the rest) + head + overhead.
+
+        The two attentions are added, as two kernels in turn [A]; the rest of the pass has all rows at once.
+        Verification reads the cache as decoding does.
+        """
+        del phase
+        profile = read_table(self.table) if self.table else pair_table(gpu.name, llm.name)
+        attention = profile.prefill_s(chunk.new_tokens, chunk.attention_pairs)
+        if np.any(np.asarray(work.sequences) > 0):
+            attention = attention + profile.decode_s(work.sequences, work.kv_tokens)
+        return llm.layers * attention + self._rest(profile, llm, merged(chunk, work))
+
+    def _rest(self, profile: ProfileTable, llm: LlmSpec, work: ForwardPass) -> Numeric:
+        """Return the time of a pass without attention."""
         once = profile.head_s(work.head_rows) + self.sequence_overhead_s * work.sequences
         step = profile.overhead_s(work.sequences) if self.step_overhead_s is None else self.step_overhead_s
         # Constants of a batch of fixed size are added first: only contexts are arrays in the simulator's inner loop.
-        return llm.layers * attention + (llm.layers * profile.dense_s(work.new_tokens) + (once + step))
+        return llm.layers * profile.dense_s(work.new_tokens) + (once + step)

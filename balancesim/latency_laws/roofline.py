@@ -8,7 +8,7 @@ import numpy as np
 
 from balancesim.core.gpu import GpuSpec
 from balancesim.core.llm import LlmSpec
-from balancesim.core.work import ForwardPass, Phase
+from balancesim.core.work import ForwardPass, Phase, merged
 from balancesim.units import Numeric
 
 
@@ -78,3 +78,7 @@ class Roofline:
         if isinstance(memory_s, float) and isinstance(compute_s, float):
             return memory_s if memory_s > compute_s else compute_s
         return np.maximum(memory_s, compute_s)
+
+    def mixed_s(self, llm: LlmSpec, gpu: GpuSpec, chunk: ForwardPass, phase: Phase, work: ForwardPass) -> Numeric:
+        """Return the time of the merged pass: the weights are read once for all rows."""
+        return self.forward_s(llm, gpu, phase, merged(chunk, work))

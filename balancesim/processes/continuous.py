@@ -1,9 +1,9 @@
 """Discipline ``continuous``: every epoch may admit and change shares; requests come and go while lanes run.
 
 Mode and reserved memory of a request are fixed when it is admitted. When its answer outgrows the reservation, the
-reservation grows by ``kv_growth_tokens``; when no memory is left, the youngest request of the lane is preempted: its
-cache is dropped, and built again from prompt and answer so far once memory is free. The pass that builds it again
-emits no token [A].
+reservation grows by ``kv_growth_tokens`` (paged: by a block); when no memory is left, the youngest request of the lane
+is preempted: its cache is dropped, and built again from prompt and answer so far once memory is free. The pass that
+builds it again emits no token [A].
 """
 
 import math
@@ -13,11 +13,12 @@ import numpy as np
 import simpy
 
 from balancesim.core.decision import Lane
+from balancesim.core.lane_models import ContinuousLanes
 from balancesim.core.memory import kv_bytes_per_token, request_kv_bytes, speculates
 from balancesim.core.problem import Residents
-from balancesim.processes.continuous_lane import ContinuousLane, LaneHooks
+from balancesim.processes.continuous_lane import ContinuousLane
 from balancesim.processes.discipline import Host
-from balancesim.processes.resident import LaneProcess, Resident
+from balancesim.processes.resident import Freed, LaneHooks, LaneProcess, Resident
 from balancesim.processes.resident_table import ResidentView, resident_table
 from balancesim.processes.visit import Visit
 
@@ -34,10 +35,15 @@ class ContinuousDiscipline:
         self._uploading: set[int] = set()
         self._preempted: dict[int, Resident] = {}
         self._order = 0
+        self._left = False  #: somebody has left since memory was last given to others
+        model = host.lane_model
+        self._engine = model if isinstance(model, ContinuousLanes) else ContinuousLanes()  # fused: without options
+        self._growth = self._engine.block_tokens if self._engine.paged else host.kv_growth_tokens
 
     def ready(self) -> bool:
-        """Return True: a decision may be taken at any epoch."""
-        return True
+        """Return whether a decision may be taken: there is room for a sequence, and (paged) nobody was preempted."""
+        most = self._engine.max_sequences
+        return (most is None or len(self._inside) < most) and not (self._engine.paged and self._preempted)
 
     def count(self) -> int:
         """Return how many requests are inside."""
@@ -69,22 +75,23 @@ class ContinuousDiscipline:
         ready_s = host.env.now + (draft_load_s if speculates(lane.mode, lane.draft_length) else 0.0)
         for visit in visits:
             request = visit.request
-            tokens = request.prompt_tokens + request.predicted_output_tokens
+            tokens = self._engine.reserved_tokens(request.prompt_tokens, request.predicted_output_tokens)
             size = float(request_kv_bytes(host.spec, lane.mode, lane.draft_length, tokens))
             host.memory.reserve(request.request_id, size)
             visit.reserved_bytes = size
             resident = self._resident(lane, visit)
+            resident.reserved_tokens = tokens - request.prompt_tokens
             self._order += 1
             self._inside[request.request_id] = resident
             self._members[lane.lane_id] += 1
             self._bring_in(resident, ready_s)
 
     def _hooks(self) -> LaneHooks:
-        return LaneHooks(lambda r: self._host.first_token(r.visit), self._done, self._outgrown)
+        return LaneHooks(lambda r: self._host.first_token(r.visit), self._done, self._outgrown, self._settled)
 
     def _process(self, lane: Lane) -> LaneProcess:
         """Return the process of a lane that nobody is in yet."""
-        return ContinuousLane(self._host, lane.lane_id, lane.mode, lane.draft_length, self._hooks())
+        return ContinuousLane(self._host, lane, self._hooks(), self._engine)
 
     def _resident(self, lane: Lane, visit: Visit) -> Resident:
         """Return a new member with the luck that it will have."""
@@ -137,6 +144,7 @@ class ContinuousDiscipline:
             self._freed()
         elif self._host.abort_late and request_id in self._preempted:
             self._done(resident)
+            self._settled()
         elif self._host.abort_late:
             self._lanes[self._lane_id(resident)].stop(resident)
 
@@ -149,7 +157,13 @@ class ContinuousDiscipline:
         visit.server_last_token_s = self._host.env.now
         self._leave(resident)
         self._host.answered(visit)
-        self._freed()
+        self._left = True
+
+    def _settled(self) -> None:
+        """A lane is through with its boundary: what has become free goes to others only now, after those who run."""
+        if self._left:
+            self._left = False
+            self._freed()
 
     def _leave(self, resident: Resident) -> None:
         request_id = resident.visit.request.request_id
@@ -167,37 +181,66 @@ class ContinuousDiscipline:
                 break
             del self._preempted[request_id]
             memory.reserve(request_id, size)
+            if self._engine.paged:  # as engines do: who came back last is preempted first
+                resident.order = self._order
+                self._order += 1
+            if self._engine.prefix_caching:
+                resident.chunked_tokens = self._still_cached_tokens(resident)
             self._lanes[self._lane_id(resident)].join(resident)
         self._host.departed()
 
     def _return_bytes(self, resident: Resident) -> float:
         lane = self._decided[self._lane_id(resident)]
-        resident.reserved_tokens = max(resident.reserved_tokens, resident.tokens_out + self._host.kv_growth_tokens)
-        tokens = resident.visit.request.prompt_tokens + resident.reserved_tokens
+        prompt = resident.visit.request.prompt_tokens
+        if self._engine.paged:
+            blocks = self._engine.reserved_tokens(prompt + resident.tokens_out, 0)
+            resident.reserved_tokens = blocks - prompt
+        else:
+            resident.reserved_tokens = max(resident.reserved_tokens, resident.tokens_out + self._growth)
+        tokens = prompt + resident.reserved_tokens
         return float(request_kv_bytes(self._host.spec, lane.mode, lane.draft_length, tokens))
 
     def _outgrown(self, resident: Resident) -> bool:
         """Grow a reservation; preempt the youngest of the lane until it fits. False = it was preempted itself."""
         lane_id = self._lane_id(resident)
         share, lane, memory = self._decided[lane_id], self._lanes[lane_id], self._host.memory
-        size = self._host.kv_growth_tokens * kv_bytes_per_token(self._host.spec, share.mode, share.draft_length)
+        size = self._growth * kv_bytes_per_token(self._host.spec, share.mode, share.draft_length)
         while not memory.fits(size):
-            youngest = max(lane.running.values(), key=lambda other: other.order)
+            inside = [*lane.running.values(), *(lane.pending.values() if self._engine.paged else ())]
+            youngest = max(inside, key=lambda other: other.order)
             self._preempt(lane, youngest)
             if youngest is resident:
                 return False
         memory.reserve(resident.visit.request.request_id, size)
-        resident.reserved_tokens += self._host.kv_growth_tokens
+        resident.reserved_tokens += self._growth
         return True
 
     def _preempt(self, lane: LaneProcess, resident: Resident) -> None:
         """Drop a request's cache; give the request up (cut short) where it can never fit again."""
         lane.remove(resident)
         resident.visit.preemptions += 1
-        self._host.memory.release(resident.visit.request.request_id)
+        memory = self._host.memory
+        resident.freed = Freed(
+            memory.taken_bytes, memory.free_bytes, memory.size_bytes(resident.visit.request.request_id)
+        )
+        memory.release(resident.visit.request.request_id)
         self._preempted[resident.visit.request.request_id] = resident
         if self._return_bytes(resident) > self._host.memory.capacity_bytes:
             self._done(resident)
+
+    def _still_cached_tokens(self, resident: Resident) -> int:
+        """Return the tokens at the front of a preempted request's cache that nobody has overwritten.
+
+        Free blocks are used again in the order in which they became free, and a request gives its last blocks up first:
+        those free before it go first, then its own from the back. At least one token is computed again.
+        """
+        freed, lane = resident.freed, self._decided[self._lane_id(resident)]
+        # its own new reservation has just been taken
+        since = self._host.memory.taken_bytes - freed.taken_bytes - self._return_bytes(resident)
+        left = freed.size_bytes - max(0.0, since - freed.free_bytes)
+        token_bytes = kv_bytes_per_token(self._host.spec, lane.mode, lane.draft_length)
+        blocks = int(max(0.0, left) / token_bytes + 1e-6) // self._engine.block_tokens
+        return min(blocks * self._engine.block_tokens, resident.context_tokens - 1)
 
     def _lane_id(self, resident: Resident) -> int:
         lane_id = resident.visit.lane_id

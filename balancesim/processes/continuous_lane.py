@@ -6,42 +6,35 @@ array at the end of the step in progress.
 """
 
 import heapq
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from balancesim.columns import GpuRow
-from balancesim.core.latency import decode_steps_s, prefill_s, rounds_s
+from balancesim.core.decision import Lane
+from balancesim.core.lane_models import ContinuousLanes
+from balancesim.core.latency import Batch, StepCost, decode_steps_s, mixed_cost, prefill_s, rounds_s
 from balancesim.core.memory import speculates
 from balancesim.core.request import Mode
+from balancesim.processes.chunks import Chunk, divided, work_of
 from balancesim.processes.discipline import Host
-from balancesim.processes.resident import Resident, RoundTokens
+from balancesim.processes.resident import LaneHooks, Resident, RoundTokens
 from balancesim.units import FloatArray
 
 _EDGE_S = 1e-12  #: a join within this of a step's end is at that boundary
 _MOST_STEPS = 4096  #: longest array of coming steps
 
 
-@dataclass(frozen=True, slots=True)
-class LaneHooks:
-    """What the lane tells its discipline."""
-
-    first_token: Callable[[Resident], None]
-    done: Callable[[Resident], None]
-    outgrown: Callable[[Resident], bool]  #: asks for more memory; False = it was preempted
-
-
 class ContinuousLane:
     """The batch of one lane."""
 
-    def __init__(self, host: Host, lane_id: int, mode: Mode, draft_length: int, hooks: LaneHooks) -> None:
-        self.lane_id, self.mode, self.draft_length = lane_id, mode, draft_length
+    def __init__(self, host: Host, lane: Lane, hooks: LaneHooks, engine: ContinuousLanes) -> None:
+        self.lane_id, self.mode, self.draft_length = lane.lane_id, lane.mode, lane.draft_length
         self.pending: dict[int, Resident] = {}  #: at the server, waiting for a prefill; by request id
         self.running: dict[int, Resident] = {}
         self.step = 0  #: steps (AD) or rounds (SD) done
         self._host, self._hooks = host, hooks
-        self._drafting = speculates(mode, draft_length)
+        self._drafting = speculates(lane.mode, lane.draft_length)
+        self._budget, self._prefill_first = engine.token_budget, engine.prefill_first
         self._round_tokens = RoundTokens()
         self._context = 0  #: Σ over running of the context of the next step
         self._ends: list[tuple[int, int, Resident]] = []
@@ -67,7 +60,9 @@ class ContinuousLane:
     def remove(self, resident: Resident) -> None:
         """Remove a request now, at a step boundary, and settle what it has emitted."""
         request_id = resident.visit.request.request_id
-        if self.pending.pop(request_id, None) is None:
+        if self.pending.pop(request_id, None) is not None:
+            resident.chunked_tokens = 0
+        else:
             del self.running[request_id]
             self._context -= resident.visit.request.prompt_tokens + resident.tokens_at(self.step)
             if resident.emitted is not None:
@@ -78,19 +73,19 @@ class ContinuousLane:
 
     def steps_now(self) -> int:
         """Return the steps done by now, those of the plan in progress included."""
-        if self._plan is None:
-            return self.step
+        return self.step if self._plan is None else self.step + self._planned_steps(self._plan)[0]
+
+    def _planned_steps(self, plan: FloatArray) -> tuple[int, float]:
+        """Return the steps of the plan that are done by now, and the GPU seconds since it began."""
         received = self._host.gpu.received_s(self.lane_id)
-        done = int(np.searchsorted(self._plan[: self._steps], received + _EDGE_S, side="right"))
-        return self.step + min(done, self._steps)
+        return int(np.searchsorted(plan[: self._steps], received + _EDGE_S, side="right")), received
 
     def _wake(self) -> None:
         if not self._busy:  # an idle lane starts with all who come at this instant
             self._busy = True
             self._host.env.timeout(0).callbacks.append(lambda _: self._next())
         elif self._plan is not None:
-            received = self._host.gpu.received_s(self.lane_id)
-            done = int(np.searchsorted(self._plan[: self._steps], received + _EDGE_S, side="right"))
+            done, received = self._planned_steps(self._plan)
             at_edge = received <= (self._plan[done - 1] if done else 0.0) + _EDGE_S
             steps = done if at_edge else done + 1
             if steps < self._steps:
@@ -104,9 +99,16 @@ class ContinuousLane:
             for resident in [r for r in (*self.running.values(), *self.pending.values()) if r.stop]:
                 self.remove(resident)
                 self._hooks.done(resident)
+            self._hooks.settled()
         self._start_s = self._host.env.now
         self._busy = bool(self.pending or self.running)
-        if self.pending:
+        chunks: list[Chunk] = []
+        if self.pending and self._budget is not None:
+            rows = 0 if self._prefill_first else len(self.running) * (self.draft_length + 1 if self._drafting else 1)
+            chunks = divided(self.pending.values(), self._budget - rows)
+        if chunks:
+            self._mixed(chunks)
+        elif self.pending and self._budget is None:
             self._prefill()
         elif self.running:
             self._decode()
@@ -129,6 +131,11 @@ class ContinuousLane:
     def _prefilled(self, batch: list[Resident], work_s: float) -> None:
         fresh = sum(resident.tokens_out == 0 for resident in batch)
         self._span(0, len(batch), fresh, (work_s, 0.0, 0.0, 0.0))
+        self._begin_decoding(batch)
+        self._hooks.settled()
+        self._next()
+
+    def _begin_decoding(self, batch: list[Resident]) -> None:
         for resident in batch:
             del self.pending[resident.visit.request.request_id]
             self.running[resident.visit.request.request_id] = resident
@@ -145,7 +152,51 @@ class ContinuousLane:
                 self._hooks.done(resident)
             else:
                 heapq.heappush(self._ends, (resident.end_step(), resident.order, resident))
-        self._next()
+
+    def _mixed(self, chunks: list[Chunk]) -> None:
+        """Run one step with chunks of prompts beside the running requests."""
+        for resident, _ in chunks:
+            if resident.visit.prefill_start_s is None:
+                resident.visit.prefill_start_s = self._host.env.now
+        running = Batch(0.0, 0.0) if self._prefill_first else Batch(float(len(self.running)), float(self._context))
+        cost = mixed_cost(self._host.spec, self.draft_length if self._drafting else 0, work_of(chunks), running)
+        self._plan = None
+        self._host.gpu.run(self.lane_id, cost.total_s, lambda: self._mixed_done(chunks, cost))
+
+    def _mixed_done(self, chunks: list[Chunk], cost: StepCost) -> None:
+        size = 0 if self._prefill_first else len(self.running)
+        tokens = (self._round_tokens.advance(1) if self._drafting else size) if size else 0
+        self._context += tokens
+        self.step += 1 if size else 0
+        whole = []
+        for resident, done in chunks:
+            resident.chunked_tokens += done
+            if resident.chunked_tokens >= resident.context_tokens:
+                whole.append(resident)
+        fresh = sum(resident.tokens_out == 0 for resident in whole)
+        parts = (cost.prefill_s, cost.decode_s, cost.draft_s, cost.verify_s)
+        self._span(1 if size else 0, size + len(chunks), tokens + fresh, parts)
+        self._begin_decoding(whole)  # first tokens are out before memory is asked for
+        self._leave()
+        self._after_all()
+
+    def _leave(self) -> None:
+        """Take out who has its answer, then ask for memory for who has outgrown its own."""
+        growing = []
+        while self._ends and (self._ends[0][0] <= self.step or self._ends[0][2].gone):
+            resident = heapq.heappop(self._ends)[2]
+            if resident.gone:
+                continue
+            if resident.tokens_at(self.step) >= resident.visit.request.output_tokens:
+                self.remove(resident)
+                self._hooks.done(resident)
+            else:
+                growing.append(resident)
+        for resident in growing:
+            if not resident.gone and self._hooks.outgrown(resident):
+                end = self.step + max(1, resident.end_step() - self.step)
+                heapq.heappush(self._ends, (end, resident.order, resident))
+        self._hooks.settled()
 
     def _decode(self) -> None:
         while self._ends[0][2].gone:
@@ -177,18 +228,15 @@ class ContinuousLane:
             else:
                 parts = (0.0, float(plan[last]), 0.0, 0.0)
             self._span(steps, size, tokens, parts)
-        while self._ends and (self._ends[0][0] <= self.step or self._ends[0][2].gone):
-            resident = heapq.heappop(self._ends)[2]
-            if not resident.gone:
-                self._reached(resident)
-        self._next()
+        self._leave()
+        if self._budget is None:
+            self._next()
+        else:
+            self._after_all()
 
-    def _reached(self, resident: Resident) -> None:
-        if resident.tokens_at(self.step) >= resident.visit.request.output_tokens:
-            self.remove(resident)
-            self._hooks.done(resident)
-        elif self._hooks.outgrown(resident):
-            heapq.heappush(self._ends, (self.step + max(1, resident.end_step() - self.step), resident.order, resident))
+    def _after_all(self) -> None:
+        """Begin the next step after the decisions of this instant, so that it takes who they admit."""
+        self._host.env.timeout(0).callbacks.append(lambda _: self._next())
 
     def _span(self, steps: int, size: int, tokens: int, parts: tuple[float, float, float, float]) -> None:
         host = self._host

@@ -9,10 +9,9 @@ import numpy as np
 from balancesim.columns import GpuRow
 from balancesim.core.fused import DraftRule, fused_prefill_s
 from balancesim.core.request import Mode
-from balancesim.processes.continuous_lane import LaneHooks
 from balancesim.processes.discipline import Host
 from balancesim.processes.fused_plan import RuledResident, StepPlan, constant_plan, draft_length_of, ruled_plan
-from balancesim.processes.resident import Resident
+from balancesim.processes.resident import LaneHooks, Resident
 
 PROCESS = 0  #: its number on the GPU and in the table of spans; it has the GPU for itself
 _EDGE_S = 1e-12  #: a join within this of a step's end is at that boundary
@@ -85,6 +84,7 @@ class FusedProcess:
             for resident in [r for r in (*self.running.values(), *self.pending.values()) if r.stop]:
                 self.remove(resident)
                 self._hooks.done(resident)
+            self._hooks.settled()
         self._start_s = self._host.env.now
         self._busy = bool(self.pending or self.running)
         if self.pending:
@@ -119,6 +119,7 @@ class FusedProcess:
             if resident.tokens_out >= resident.visit.request.output_tokens:
                 self.remove(resident)
                 self._hooks.done(resident)
+        self._hooks.settled()
         self._next()
 
     def _decode(self) -> None:
@@ -142,14 +143,17 @@ class FusedProcess:
             counts = (steps, size, int(plan.tokens[steps - 1]))
             self._span(counts, (0.0, decode_s, draft_s, verify_s), drafts=draft_s > 0)
         reached = [r for r in self.running.values() if r.tokens_at(self.step) >= r.target_tokens]
+        growing = []
         for resident in sorted(reached, key=lambda r: r.order):
-            if resident.gone:  # preempted by another of these
-                continue
             if resident.tokens_at(self.step) >= resident.visit.request.output_tokens:
                 self.remove(resident)
                 self._hooks.done(resident)
             else:
+                growing.append(resident)
+        for resident in growing:
+            if not resident.gone:  # preempted by another of these
                 self._hooks.outgrown(resident)
+        self._hooks.settled()
         self._next()
 
     def _span(self, counts: tuple[int, int, int], parts: tuple[float, float, float, float], *, drafts: bool) -> None:

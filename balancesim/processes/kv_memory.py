@@ -12,6 +12,7 @@ class KvMemory:
         self._beside.append(self)
         self.capacity_bytes = capacity_bytes  #: changes with the weights that are loaded
         self.held_bytes = 0.0
+        self.taken_bytes = 0.0  #: ever reserved
         self.peak_bytes = 0.0  #: since `take_peak`
         self._sizes: dict[int, float] = {}
 
@@ -19,6 +20,11 @@ class KvMemory:
     def held_elsewhere_bytes(self) -> float:
         """Bytes reserved by others on the same GPU; they are not in the capacity."""
         return sum(other.held_bytes for other in self._beside if other is not self)
+
+    @property
+    def free_bytes(self) -> float:
+        """Bytes that nobody has reserved."""
+        return self.capacity_bytes - self.held_bytes
 
     def fits(self, size_bytes: float) -> bool:
         """Return whether so much more can be reserved."""
@@ -33,6 +39,7 @@ class KvMemory:
             )
         self._sizes[owner] = self._sizes.get(owner, 0.0) + size_bytes
         self.held_bytes += size_bytes
+        self.taken_bytes += size_bytes
         self.peak_bytes = max(self.peak_bytes, self.held_bytes)
 
     def release(self, owner: int) -> None:

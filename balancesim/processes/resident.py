@@ -1,6 +1,6 @@
 """A request inside a continuous lane: what it has emitted, when it ends, how far its reservation reaches."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,6 +8,15 @@ import numpy as np
 
 from balancesim.processes.visit import Visit
 from balancesim.units import IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """State of the KV memory when a request was preempted."""
+
+    taken_bytes: float = 0.0  #: ever reserved until then
+    free_bytes: float = 0.0  #: before its own blocks became free
+    size_bytes: float = 0.0  #: of its own
 
 
 @dataclass(slots=True, eq=False)
@@ -23,6 +32,8 @@ class Resident:
     joined_step: int = 0
     prefilled: bool = False
     gone: bool = False  #: left the lane; entries that still name it are stale
+    chunked_tokens: int = 0  #: of a prefill in progress, done in earlier steps
+    freed: Freed = Freed()  #: at its last preemption
     stop: bool = False  #: to be removed at the next step boundary (its deadline has passed)
 
     def tokens_at(self, step: int) -> int:
@@ -53,6 +64,7 @@ class Resident:
             if self.emitted is not None:
                 self.steps_done += step - self.joined_step
         self.prefilled = False
+        self.chunked_tokens = 0
 
     @property
     def context_tokens(self) -> int:
@@ -66,6 +78,11 @@ class LaneProcess(Protocol):
     @property
     def running(self) -> Mapping[int, Resident]:
         """Who is decoded, by request id."""
+        ...
+
+    @property
+    def pending(self) -> Mapping[int, Resident]:
+        """Who waits for its prefill, by request id."""
         ...
 
     def join(self, resident: Resident) -> None:
@@ -83,6 +100,16 @@ class LaneProcess(Protocol):
     def steps_now(self) -> int:
         """Return the steps done by now."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class LaneHooks:
+    """What the lane tells its discipline."""
+
+    first_token: Callable[[Resident], None]
+    done: Callable[[Resident], None]
+    outgrown: Callable[[Resident], bool]  #: asks for more memory; False = it was preempted
+    settled: Callable[[], None]  #: who left and who needed more memory at this boundary has been seen to
 
 
 class RoundTokens:

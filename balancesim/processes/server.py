@@ -159,18 +159,18 @@ class EdgeServer:
         self._apply(problem, decision)
 
     def _problem(self) -> Problem:
-        discipline = self._discipline
-        lanes = discipline.resident_lanes()
+        discipline, setup = self._discipline, self._setup
+        lanes, inside = discipline.resident_lanes(), discipline.count()
         return Problem(
             now_s=self._env.now,
             epoch=self._epoch,
-            server=self._setup.spec,
-            lane_model=self._setup.lane_model,
-            candidates=self._waiting.candidates(self._env.now),
+            server=setup.spec,
+            lane_model=setup.lane_model,
+            candidates=self._waiting.candidates(self._env.now, setup.room(inside)),
             lanes=tuple(lanes.values()),
             make_residents=discipline.residents,
-            held_bytes=self._memory.held_bytes + self._memory.held_elsewhere_bytes,
-            sbs_held_bytes=0.0 if self._setup.site is None else self._setup.site.memory.held_bytes,
+            held_bytes=self._memory.held_bytes + self._memory.held_elsewhere_bytes + setup.kept_free_bytes(inside),
+            sbs_held_bytes=0.0 if setup.site is None else setup.site.memory.held_bytes,
             uses_sd=any_speculates(lanes.values()),
             draft_loaded=self._draft_loaded,
         )

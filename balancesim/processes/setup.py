@@ -34,6 +34,16 @@ class ServerSetup:
     max_candidates: int
     site: SbsSite | None = None  #: the SBS that drafts for it, under the discipline `pipeline`
 
+    def room(self, inside: int) -> int:
+        """Return how many candidates a policy may see: ``max_candidates``, and no more than there is room for."""
+        most: int | None = getattr(self.lane_model, "max_sequences", None)
+        return self.max_candidates if most is None else min(self.max_candidates, most - inside)
+
+    def kept_free_bytes(self, inside: int) -> float:
+        """Return the KV memory that admission leaves to those who run (the discipline's ``watermark``)."""
+        part: float = getattr(self.lane_model, "watermark", 0.0)
+        return part * self.spec.free_bytes(uses_sd=False) if inside and part else 0.0
+
 
 @dataclass(frozen=True)
 class Sinks:

@@ -17,10 +17,9 @@ _READY = ("request_id", "prompt_tokens", "output_tokens", "acceptance_rate", "pr
 
 
 class WaitingRoom:
-    """The candidates of one server. A policy sees the oldest ``max_candidates`` of them."""
+    """The candidates of one server."""
 
     def __init__(self, setup: ServerSetup, uploads: Uploads, answers: Answers) -> None:
-        self._most = setup.max_candidates
         self._prompts_in = not setup.upload_on_admission  #: those who wait have their prompt at the server
         self._uploads = uploads
         self._answers = answers
@@ -74,9 +73,9 @@ class WaitingRoom:
         """Return all who wait."""
         return list(self._visits.values())
 
-    def candidates(self, now_s: float) -> Candidates:
-        """Return the columns that a policy sees."""
-        whole, floats = self._table.oldest(self._most)
+    def candidates(self, now_s: float, most: int) -> Candidates:
+        """Return the columns that a policy sees, of the oldest ``most`` requests."""
+        whole, floats = self._table.oldest(most)
         ready = dict(zip(_READY, (*whole[:3], *floats[:2]), strict=True))
         return Candidates.on_demand(ready, lambda name: self._column(name, now_s, whole, floats))
 
