@@ -9,7 +9,7 @@ import numpy as np
 
 from balancesim.core.decision import Decision, Lane
 from balancesim.core.memory import any_speculates, speculates
-from balancesim.core.problem import TOLERANCE, CoupledLaneModel, LanePrediction, Problem, tolerance
+from balancesim.core.problem import TOLERANCE, LanePrediction, Problem, is_coupled, tolerance
 from balancesim.core.request import Mode
 
 
@@ -55,7 +55,7 @@ def is_feasible(problem: Problem, decision: Decision) -> Feasibility:
 def predict(problem: Problem, decision: Decision) -> list[LanePrediction]:
     """Return what every lane of a decision is expected to do."""
     model = problem.lane_model
-    if isinstance(model, CoupledLaneModel):
+    if is_coupled(model):
         return model.predictions(problem, decision)
     return [model.predict(problem, lane) for lane in decision.lanes]
 
@@ -85,7 +85,7 @@ def _structure(problem: Problem, decision: Decision) -> Iterator[str]:
     for before in problem.lanes if lanes else ():
         yield from _kept(before, by_id.get(before.lane_id))
     model = problem.lane_model
-    if hasattr(model, "broken_rules") and isinstance(model, CoupledLaneModel):  # the first is quick, the second is not
+    if is_coupled(model):
         yield from model.broken_rules(problem, decision)
 
 

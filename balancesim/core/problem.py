@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeGuard
 
 import numpy as np
 
@@ -123,7 +123,6 @@ class LaneModel(Protocol):
         ...
 
 
-@runtime_checkable
 class CoupledLaneModel(LaneModel, Protocol):
     """A lane model whose lanes wait for each other, so that only a whole decision can be predicted and checked."""
 
@@ -134,6 +133,11 @@ class CoupledLaneModel(LaneModel, Protocol):
     def broken_rules(self, problem: "Problem", decision: Decision) -> Iterator[str]:
         """Yield in words what is against the rules of this discipline beside those of every decision."""
         ...
+
+
+def is_coupled(model: LaneModel) -> TypeGuard[CoupledLaneModel]:
+    """Return whether the lanes of a discipline wait for each other; asked at every epoch, so one attribute decides."""
+    return hasattr(model, "broken_rules")
 
 
 #: Up to so many requests are looked for one by one.

@@ -10,7 +10,7 @@ from balancesim.arrivals import PerReplication
 from balancesim.core.candidates import Candidates
 from balancesim.core.decision import Decision
 from balancesim.core.pipeline_lanes import PipelineLanes
-from balancesim.core.problem import CoupledLaneModel, LaneModel, Problem
+from balancesim.core.problem import LaneModel, Problem, is_coupled
 from balancesim.core.radio import RadioLinks
 from balancesim.core.server import ServerSpec
 from balancesim.scenario.policy_list import PolicyEntry
@@ -78,7 +78,7 @@ def check_discipline(policy: object, lane_model: LaneModel, spec: ServerSpec) ->
     """
     pipelined = isinstance(lane_model, PipelineLanes)
     spoken = getattr(policy, "disciplines", None)
-    if lane_model.name not in spoken if spoken is not None else isinstance(lane_model, CoupledLaneModel):
+    if lane_model.name not in spoken if spoken is not None else is_coupled(lane_model):
         rule = "must be another" if spoken is None else f"must be {' or '.join(spoken)}"
         raise ValueError(f'discipline {rule} for this policy, got {lane_model.name}; give it its own, discipline = "…"')
     if not pipelined and math.isinf(spec.usable_memory_bytes):
