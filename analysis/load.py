@@ -9,11 +9,14 @@ from typing import Any
 
 import pandas as pd
 
+from balancesim import catalog
 from balancesim.columns import table_columns
 from balancesim.compare.comparison import policy_order, window_of
 from balancesim.compare.stored import find_runs
+from balancesim.core.power import gpu_power
 from balancesim.metrics import Phase, Window
 from balancesim.metrics.durations import e2e_s, phase_s, server_ttft_s, tpot_s, user_ttft_s
+from balancesim.metrics.energy import request_energy_j
 
 
 def table(results_dir: Path | str, name: str) -> pd.DataFrame:
@@ -38,8 +41,9 @@ def _plain_categories(name: str) -> dict[str, Any]:
 
 
 def requests(results_dir: Path | str) -> pd.DataFrame:
-    """Return the table ``requests`` with ``server_ttft_s, user_ttft_s, tpot_s, e2e_s`` and the five phases."""
+    """Return the table ``requests`` with ``energy_j``, ``server_ttft_s, user_ttft_s, tpot_s, e2e_s``, the phases."""
     frame = table(results_dir, "requests")
+    frame = frame.assign(energy_j=_energy_j(results_dir, frame))
     durations = {
         "server_ttft_s": server_ttft_s(frame),
         "user_ttft_s": user_ttft_s(frame),
@@ -47,6 +51,19 @@ def requests(results_dir: Path | str) -> pd.DataFrame:
         "e2e_s": e2e_s(frame),
     }
     return frame.assign(**durations, **{f"{phase.value}_s": phase_s(frame, phase) for phase in Phase})
+
+
+def _energy_j(results_dir: Path | str, frame: pd.DataFrame) -> "pd.Series[float]":
+    """Return the joules of each request, NaN where a manifest does not name the GPUs."""
+    spans = dict(iter(table(results_dir, "gpu").groupby(["policy", "replication"], observed=True)))
+    energy_j = pd.Series(float("nan"), index=frame.index)
+    for run in find_runs(Path(results_dir))[0]:
+        powers = [gpu_power(catalog.gpu(name)) for name in run.manifest.get("gpus", ())]
+        key = (run.policy, run.replication)
+        if powers and key in spans:
+            rows = frame[(frame["policy"] == run.policy) & (frame["replication"] == run.replication)]
+            energy_j[rows.index] = request_energy_j(rows, spans[key], powers, float(run.manifest["end_s"]))
+    return energy_j
 
 
 def window(results_dir: Path | str) -> Window:

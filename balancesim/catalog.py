@@ -75,6 +75,7 @@ def gpu(name: str) -> GpuSpec:
         bandwidth_efficiency=_number(row["bandwidth_efficiency"]),
         compute_efficiency=_number(row["compute_efficiency"]),
         pcie_bytes_s=_number(row["pcie_gb_s"]) * 1e9,
+        idle_w=_number(row["idle_w"]),
     )
 
 

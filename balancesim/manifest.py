@@ -71,6 +71,7 @@ class RunSummary:
     decisions: int = 0  #: calls of the policy
     decision_wall_s: float = 0.0  #: wall-clock time inside the policy, all calls
     decision_wall_max_s: float = 0.0  #: wall-clock time of the slowest call
+    gpus: tuple[str, ...] = ()  #: name of each server's GPU, by server_id
 
 
 def plain(value: object) -> object:

@@ -19,7 +19,7 @@ from balancesim.processes.server import EdgeServer
 from balancesim.processes.setup import Sinks
 from balancesim.processes.source import Source
 from balancesim.processes.visit import Visit
-from balancesim.processes.world import World, build_cells, server_setups
+from balancesim.processes.world import World, build_cells, gpu_names, server_setups
 from balancesim.recorder import Recorder, RowSink
 from balancesim.scenario.settings import Scenario
 from balancesim.streams import Streams
@@ -59,9 +59,8 @@ def run_world(
 
     world = World(env, scenario, topology, streams)
     cells = build_cells(world)
-    sinks = Sinks(finished, sink.epoch, sink.gpu)
     setups = server_setups(world, policy_label, cells)
-    servers = [EdgeServer(env, setup, sinks) for setup in setups]
+    servers = [EdgeServer(env, setup, Sinks(finished, sink.epoch, sink.gpu)) for setup in setups]
     source, tally = Source(env, topology, servers), Tally()
     requests = scenario.workload.requests(streams, topology.user_ids, tally)
     if scenario.policy(policy_label).sees_truth:
@@ -74,15 +73,17 @@ def run_world(
         server.close()
     if sum(outcomes.values()) != source.generated:
         raise RuntimeError(f"conservation: {source.generated} requests were made, outcomes are {outcomes}")
+    gpus = gpu_names(setups)
     summary = RunSummary(
         wall_s=perf_counter() - start,
         events=next(env._eid),  # SimPy numbers its events; there is no public counter
         offered=source.generated,
         end_s=env.now,
-        servers=len(servers) + len({id(setup.site.mbs) for setup in setups if setup.site is not None}),
+        servers=len(gpus),
         decisions=sum(server.decisions for server in servers),
         decision_wall_s=sum(server.decision_wall_s for server in servers),
         decision_wall_max_s=max(server.decision_wall_max_s for server in servers),
+        gpus=gpus,
     )
     return RunResult(summary, outcomes, tally.cut)
 

@@ -6,12 +6,16 @@ import pandas as pd
 import pytest
 
 from balancesim.columns import EpochRow, GpuRow, RequestRow
+from balancesim.core.power import GpuPower
 from balancesim.core.request import Mode, Outcome, RejectReason
 from balancesim.metrics import (
     METRICS,
     AcceptanceRatio,
     AcceptedTokensPerRound,
     E2eLatency,
+    Energy,
+    EnergyPerRequest,
+    EnergyPerToken,
     GoodputRps,
     GpuBusyShare,
     GpuPhase,
@@ -97,6 +101,9 @@ def tables(
 
 # answered and offered: requests 1, 2, 3, 6 with e2e 3.125, 1.125, 9.125, 3.125 and user TTFT 1.125, 1.125, 4.125,
 # 1.125; their last tokens arrive at 13.125, 21.125, 39.125 and 103.125, that of request 0 at 12.125
+POWERS = (GpuPower(20.0, 100.0, 70.0), GpuPower(50.0, 200.0, 150.0))
+JOULES = 70.0 * 90 + 0.5 * 80 + 3.0 * 50 + 9.0 * 100
+
 EXPECTED = [
     (ServedInTime(WINDOW), 3 / 6),
     (OutcomeShare(WINDOW, Outcome.COMPLETED), 3 / 6),
@@ -136,6 +143,10 @@ EXPECTED = [
     (TtftAttainment(WINDOW, 2.0), 4 / 6),
     # 1 and 6 at 0.2, 2 has one token, 3 at 0.5, 4 and 5 have no answer
     (TpotAttainment(WINDOW, 0.3), 3 / 6),
+    # idle (20 + 50) W · 90 s; server 0: 0.5 s of prefill at +80 W, 1 + 2 s of decoding at +50 W; server 1: 9 s, +100 W
+    (Energy(WINDOW, POWERS), JOULES),
+    (EnergyPerRequest(WINDOW, POWERS), JOULES / 4),  # requests 0, 1, 2, 3
+    (EnergyPerToken(WINDOW, POWERS), JOULES / (11 + 11 + 1 + 11)),
 ]
 
 

@@ -11,11 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from balancesim import catalog
 from balancesim.compare.statistics import Interval, student_interval
 from balancesim.compare.stored import Run, find_runs, world_of
+from balancesim.core.power import gpu_power
 from balancesim.core.request import RejectReason
 from balancesim.manifest import ResultsError
-from balancesim.metrics import Metric, TpotAttainment, TtftAttainment, Window, standard_metrics
+from balancesim.metrics import (
+    Energy,
+    EnergyPerRequest,
+    EnergyPerToken,
+    Metric,
+    TpotAttainment,
+    TtftAttainment,
+    Window,
+    standard_metrics,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,6 +107,9 @@ def window_of(run: Run) -> Window:
 def _metrics(run: Run, window: Window) -> tuple[Metric, ...]:
     wanted = run.manifest["scenario"].get("requests", {})
     metrics = standard_metrics(window, int(run.manifest["servers"]))
+    if run.manifest.get("gpus"):  # results of older versions do not name them
+        powers = tuple(gpu_power(catalog.gpu(name)) for name in run.manifest["gpus"])
+        metrics += tuple(kind(window, powers) for kind in (Energy, EnergyPerRequest, EnergyPerToken))
     if wanted.get("ttft_target_s") is not None:
         metrics += (TtftAttainment(window, float(wanted["ttft_target_s"])),)
     if wanted.get("tpot_target_s") is not None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from balancesim.core.request import Outcome
 from balancesim.metrics.durations import Phase
+from balancesim.metrics.energy import Energy, EnergyPerRequest, EnergyPerToken
 from balancesim.metrics.latency import E2eLatency, MeanPhase, ServerTtft, Tpot, UserTtft
 from balancesim.metrics.served import OutcomeShare, ServedInTime
 from balancesim.metrics.server import WORK, GpuBusyShare, GpuPhase, KvPeakShare, SwitchShare
@@ -51,6 +52,9 @@ METRICS: tuple[type[Metric], ...] = (
     AcceptanceRatio,
     TtftAttainment,
     TpotAttainment,
+    Energy,
+    EnergyPerRequest,
+    EnergyPerToken,
 )
 
 QUANTILES = (0.5, 0.95, 0.99)
@@ -76,6 +80,7 @@ def standard_metrics(window: Window, servers: int) -> tuple[Metric, ...]:
 
 
 __all__ = ["METRICS", "QUANTILES", "Metric", "Phase", "Window", "standard_metrics"]
+__all__ += ["Energy", "EnergyPerRequest", "EnergyPerToken"]
 __all__ += ["AcceptanceRatio", "AcceptedTokensPerRound", "E2eLatency", "GoodputRps", "GpuBusyShare", "GpuPhase"]
 __all__ += ["KvPeakShare", "MeanPhase", "OutcomeShare", "ServedInTime", "ServerTtft", "SwitchShare", "ThroughputRps"]
 __all__ += ["ThroughputTps", "Tpot", "TpotAttainment", "TtftAttainment", "UserTtft"]

@@ -89,6 +89,19 @@ def server_setups(world: World, policy_label: str, cells: Sequence[Cell]) -> lis
     return setups
 
 
+def gpu_names(setups: Sequence[ServerSetup]) -> tuple[str, ...]:
+    """Return the name of every GPU of the world, by its number in the result tables."""
+    names: dict[int, str] = {}
+    for setup in setups:
+        spec = setup.spec
+        if setup.site is None or spec.sbs is None:
+            names[setup.server_id] = spec.gpu.name
+        else:
+            names[setup.server_id] = spec.sbs.node.gpu.name
+            names[setup.site.mbs.server_id] = spec.gpu.name
+    return tuple(names[server_id] for server_id in sorted(names))
+
+
 def _setup(world: World, policy_label: str, server_id: int, cells: Sequence[Cell]) -> ServerSetup:
     scenario = world.scenario
     settings, scheduling, lane_model = (
