@@ -11,7 +11,7 @@ CASES = [
     (policy.name, discipline)
     for policy in POLICIES
     for discipline in getattr(policy, "disciplines", DISCIPLINES)
-    if discipline in DISCIPLINES
+    if discipline in (*DISCIPLINES, "fused")
 ]
 
 

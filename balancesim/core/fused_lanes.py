@@ -51,15 +51,17 @@ class FusedLanes:
         """Return start_k + w_k for new members and residents of every lane.
 
         As for continuous lanes (`core.aligned`), but all lanes step together: w_k is the prefill of all that need it
-        and the fused steps (`core.fused`) until k's last token, with the whole GPU: gpu_share is not read. With a
-        draft rule lengths are chosen anew for every expected step. Deadlines of residents that are late already, or
-        that will be late if nobody joins, impose nothing (slack = inf).
+        and the fused steps (`core.fused`) until k's last token, with the whole GPU: a lane with gpu_share 0
+        never finishes, else the share is not read. With a draft rule lengths are chosen anew for every expected step.
+        Deadlines of residents that are late already, or that will be late if nobody joins, impose nothing (slack =
+        inf).
         """
         parts = [_part(problem, lane) for lane in decision.lanes]
         finish = _finish_s(problem.server, parts)
         alone = self._residents_alone_s(problem, parts)
         result = []
-        for part, finish_s in zip(parts, finish, strict=True):
+        for part, work_s in zip(parts, finish, strict=True):
+            finish_s = work_s if part.lane.gpu_share > 0 else np.full(len(work_s), np.inf)
             slack_s = part.rows.slack_s
             inside = np.arange(len(slack_s)) >= part.new
             at_best_s = np.array([alone.get(key, 0.0) for key in part.request_id.tolist()])

@@ -45,14 +45,10 @@ def goodput_lengths(server: ServerSpec, members: FusedMembers, *, per_request: b
     if not members.longest_draft.any():
         return np.zeros(count, dtype=np.int64)
     chains = _chains(tuple(members.acceptance_rate.tolist()), tuple(members.longest_draft.tolist()))
-    tried = np.arange(len(chains.gain)) if per_request else chains.last
+    tried = np.arange(len(chains.tokens)) if per_request else chains.last
     goodput = chains.tokens[tried] / fused_steps_s(server, chains.sums(members.context_tokens, tried)).total_s
-    alone_s = float(fused_steps_s(server, DepthSums([float(count)], [float(members.context_tokens.sum())])).total_s)
-    best = int(np.argmax(goodput))
-    if goodput[best] <= count / alone_s:
-        return np.zeros(count, dtype=np.int64)
-    place = int(tried[best])
-    taken = chains.request[chains.first[place] : place + 1]
+    place = int(tried[np.argmax(goodput)])
+    taken = chains.request[chains.first[place] : place + 1] if place else chains.request[:0]
     return np.bincount(taken, minlength=count).astype(np.int64)
 
 
@@ -67,14 +63,13 @@ def exhaustive_lengths(server: ServerSpec, members: FusedMembers) -> IntArray:
 class _Chains:
     """For every maximum depth D a chain of drafts (k, j), the most valuable first; place i stands for all up to i.
 
-    A chain holds a request's drafts in the order of their depth, so that every place is a set of draft lengths.
+    A chain holds a request's drafts in the order of their depth, so that every place is a set of draft lengths. Place 0
+    is a chain of its own: no draft at all.
     """
 
     request: IntArray  #: k
-    depth: IntArray  #: j
     first: IntArray  #: where the chain of each place begins
     last: IntArray  #: where each chain ends: everybody drafts up to D
-    gain: FloatArray  #: α_k^j
     at_depth: FloatArray  #: (max D, places): 1 where j = row + 1
     sequences: FloatArray  #: (max D, places): b_j
     tokens: FloatArray  #: Σ E_k
@@ -104,12 +99,12 @@ def _chains(rates: tuple[float, ...], longest: tuple[int, ...]) -> _Chains:
     order = np.lexsort((request, depth, -(rate[request] ** depth)))
     request, depth = request[order], depth[order]
     parts = [np.flatnonzero(depth <= limit) for limit in range(1, deepest + 1)]
-    sizes = np.array([len(part) for part in parts])
+    places = np.concatenate(parts)
+    request, depth = (np.concatenate(([0], column[places])) for column in (request, depth))  # depth 0: place 0
+    sizes = np.array([1, *(len(part) for part in parts)])
     ends = np.cumsum(sizes)
-    everyone = np.concatenate(parts)
-    request, depth = request[everyone], depth[everyone]
     first = np.repeat(ends - sizes, sizes)
-    gain = rate[request] ** depth.astype(float)
+    gain = np.where(depth > 0, rate[request] ** depth.astype(float), 0.0)
     at_depth = (depth == np.arange(1, deepest + 1)[:, None]).astype(float)
     tokens = len(rates) + _within(gain, first)
-    return _Chains(request, depth, first, ends - 1, gain, at_depth, _within(at_depth, first), tokens, len(rates))
+    return _Chains(request, first, ends - 1, at_depth, _within(at_depth, first), tokens, len(rates))
