@@ -38,15 +38,15 @@ class Fcfs:
         space = room(problem, (empty.lane_id,))
         alone = before is not None and len(problem.lanes) == 1
         share = 1.0 if alone else space.memory_share  # whoever runs alone fills what there is
-        members = self._members(problem, empty, share) if space.gpu_share > 0 else ()
-        if not members and before is None:
-            return Decision(space.others)
-        shares = (space.gpu_share, space.memory_share)
-        lane = Lane(empty.lane_id, empty.mode, *shares, members, empty.draft_length)
-        return Decision((lane, *space.others))
+        lane = Lane(empty.lane_id, empty.mode, space.gpu_share, space.memory_share, (), empty.draft_length)
+        if space.gpu_share > 0:
+            lane = self._filled(problem, lane, share)
+        unused = not lane.members and before is None
+        return Decision(space.others if unused else (lane, *space.others))
 
     @staticmethod
-    def _members(problem: Problem, lane: Lane, memory_share: float) -> tuple[int, ...]:
+    def _filled(problem: Problem, lane: Lane, memory_share: float) -> Lane:
+        """Return the lane with its new members."""
         users = problem.candidates
         queue, reachable = users.request_id, np.isfinite(users.upload_s)  # without a channel: wait
         if len(queue) > 1:  # candidates come in order of arrival; sorting makes the answer independent of that
@@ -57,13 +57,12 @@ class Fcfs:
         free = min(whole - problem.held_bytes, memory_share * whole)
         # Reservations grow with the prefix. It doubles while it fits, from one, since most epochs can admit a few at
         # most; then the interval that is left is halved.
-        members: tuple[int, ...] = ()
         high, step = len(queue), 1
-        while len(members) < high:
-            longer = tuple(queue[: min(len(members) + step, high)].tolist())
-            filled = Lane(lane.lane_id, lane.mode, 1.0, 1.0, longer, lane.draft_length)
-            if problem.new_bytes(filled) <= free:
-                members, step = longer, 2 * step
+        while len(lane.members) < high:
+            members = tuple(queue[: min(len(lane.members) + step, high)].tolist())
+            longer = Lane(lane.lane_id, lane.mode, lane.gpu_share, lane.memory_share, members, lane.draft_length)
+            if problem.new_bytes(longer) <= free:
+                lane, step = longer, 2 * step
             else:
-                high, step = len(longer) - 1, max(1, step // 2)
-        return members
+                high, step = len(members) - 1, max(1, step // 2)
+        return lane

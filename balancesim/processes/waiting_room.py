@@ -12,9 +12,6 @@ from balancesim.processes.visit import Visit
 from balancesim.processes.waiting_table import WaitingTable
 from balancesim.units import FloatArray, IntArray
 
-#: Columns that stay as they are: the first three whole numbers and the first two floats of the table.
-_READY = ("request_id", "prompt_tokens", "output_tokens", "acceptance_rate", "prompt_bits")
-
 
 class WaitingRoom:
     """The candidates of one server."""
@@ -37,7 +34,7 @@ class WaitingRoom:
         tokens = request.predicted_output_tokens
         self._visits[request.request_id] = visit
         bits = 0.0 if self._prompts_in else cell.prompt_bits(visit)
-        self._table.append(  # in the order of `_READY`, then what `_column` needs
+        self._table.append(
             (request.request_id, request.prompt_tokens, tokens, request.user_id, visit.cell_id),
             (
                 request.predicted_acceptance_rate,
@@ -76,7 +73,13 @@ class WaitingRoom:
     def candidates(self, now_s: float, most: int) -> Candidates:
         """Return the columns that a policy sees, of the oldest ``most`` requests."""
         whole, floats = self._table.oldest(most)
-        ready = dict(zip(_READY, (*whole[:3], *floats[:2]), strict=True))
+        ready = {  # what stays as it is; the rest depends on the time
+            "request_id": whole[0],
+            "prompt_tokens": whole[1],
+            "output_tokens": whole[2],
+            "acceptance_rate": floats[0],
+            "prompt_bits": floats[1],
+        }
         return Candidates.on_demand(ready, lambda name: self._column(name, now_s, whole, floats))
 
     def _column(self, name: str, now_s: float, whole: IntArray, floats: FloatArray) -> FloatArray:
