@@ -78,7 +78,7 @@ class ContinuousLane:
     def _planned_steps(self, plan: FloatArray) -> tuple[int, float]:
         """Return the steps of the plan that are done by now, and the GPU seconds since it began."""
         received = self._host.gpu.received_s(self.lane_id)
-        return int(np.searchsorted(plan[: self._steps], received + _EDGE_S, side="right")), received
+        return int(plan[: self._steps].searchsorted(received + _EDGE_S, side="right")), received
 
     def _wake(self) -> None:
         if not self._busy:  # an idle lane starts with all who come at this instant
@@ -210,7 +210,7 @@ class ContinuousLane:
             plan = self._parts[0] + self._parts[1]
         else:
             contexts = np.arange(self._context, self._context + size * steps - 0.5, size)
-            plan = np.cumsum(decode_steps_s(spec, size, contexts))
+            plan = np.add.accumulate(decode_steps_s(spec, size, contexts))
         self._plan, self._steps = plan, steps
         self._host.gpu.run(self.lane_id, float(plan[-1]), self._decoded)
 
