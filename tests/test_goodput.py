@@ -5,10 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from balancesim.catalog import gpu as gpu_named
+from balancesim.catalog import llm
 from balancesim.core.fused import DepthSums, FusedMembers, depth_sums, fused_steps_s
 from balancesim.core.goodput import GoodputRule, exhaustive_lengths, goodput_lengths, goodput_tps
 from balancesim.core.latency import decode_steps_s, rounds_s
+from balancesim.core.server import ServerSpec
 from balancesim.core.speculation import kept_by_depth, tokens_per_round
+from balancesim.latency_laws import Roofline
+from balancesim.units import GIB
 from tests.problems import LinearLaw, make_server
 from tests.test_fused import ACCEPTANCE, make_spec
 
@@ -21,6 +26,13 @@ def members(context, rate, longest):
 
 def random_members(rng, count, longest=3):
     return members(rng.integers(1, 2000, count), rng.uniform(0, 1, count), rng.integers(0, longest + 1, count))
+
+
+def scenario_server():
+    """An A100 with Llama-3.1-8B in fp8 and Llama-3.2-1B, as in the scenario fused_speculation."""
+    law = Roofline(launch_s=5e-4, bandwidth_efficiency=0.68, compute_efficiency=0.64)
+    target, draft = (llm(name, "fp8", "fp16") for name in ("Llama-3.1-8B", "Llama-3.2-1B"))
+    return ServerSpec(gpu_named("A100-40 SXM"), target, law, 35 * GIB, draft, law, 5)
 
 
 class TestStep:
@@ -79,6 +91,17 @@ class TestLengths:
             best = max(goodput_tps(spec, batch, lengths) for lengths in everyone)
             assert goodput_tps(spec, batch, common) == pytest.approx(best, rel=1e-12)
             assert goodput_tps(spec, batch, free) >= best * (1 - 1e-12)
+
+    def test_lengths_of_their_own_pay_in_large_mixed_batches(self):
+        """One request needs no second length; 96 of very different acceptance rates gain over 3 % by them."""
+        rng, spec, gains = np.random.default_rng(2), scenario_server(), {1: [], 96: []}
+        for count in (1, 96):
+            for _ in range(10):
+                batch = members(rng.uniform(300, 2500, count), rng.uniform(0.1, 0.95, count), [5] * count)
+                free, common = (goodput_lengths(spec, batch, per_request=each) for each in (True, False))
+                gains[count].append(goodput_tps(spec, batch, free) / goodput_tps(spec, batch, common) - 1)
+        assert gains[1] == [0.0] * 10
+        assert np.mean(gains[96]) > 0.03
 
     def test_falls_with_the_batch(self):
         """SmartSpec's point: one request drafts; a large batch of short contexts is compute bound and does not."""
