@@ -105,7 +105,8 @@ def _members(problem: Problem, decision: Decision) -> Iterator[str]:
 def _weights(problem: Problem, weights: Mapping[int, float]) -> Iterator[str]:
     if any(not 0 < weight < math.inf for weight in weights.values()):
         yield f"bandwidth_weights must be finite and above 0, got {dict(weights)}"
-    strangers = sorted(key for key in weights if key not in problem.position)
+    candidates = set(problem.candidates.request_id.tolist())
+    strangers = sorted(key for key in weights if key not in candidates)
     if strangers:
         yield f"bandwidth_weights must be of candidates, got request ids {strangers}"
 

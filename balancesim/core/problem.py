@@ -140,8 +140,8 @@ def is_coupled(model: LaneModel) -> TypeGuard[CoupledLaneModel]:
     return hasattr(model, "broken_rules")
 
 
-#: Up to so many requests are looked for one by one.
-_FEW = 4
+#: Up to so many candidates are looked through one by one.
+_SHORT = 32
 
 
 @dataclass(frozen=True)
@@ -161,12 +161,6 @@ class Problem:
     draft_loaded: bool = True  #: False: a decision with an SD lane loads the draft first
     _new_bytes: dict[tuple[object, ...], float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @cached_property
-    def position(self) -> dict[int, int]:
-        """Row of a candidate by its request id."""
-        request_ids = self.candidates.request_id.tolist()
-        return dict(zip(request_ids, range(len(request_ids)), strict=True))
-
     def rows(self, request_ids: Sequence[int]) -> IntArray:
         """Return the rows of candidates, in the order of the ids.
 
@@ -174,16 +168,24 @@ class Problem:
             KeyError: ids that are no candidate's, as its argument.
         """
         column = self.candidates.request_id
-        if len(request_ids) > _FEW:
-            rows = [self.position.get(request_id, -1) for request_id in request_ids]
-        else:  # to look for each is cheaper than to make a table of all
-            rows = []
-            for request_id in request_ids:
-                row = int((column == request_id).argmax())
-                rows.append(row if column[row] == request_id else -1)
+        if not request_ids:
+            return column[:0]
+        if len(column) <= _SHORT:
+            listed = column.tolist()
+            rows = [listed.index(request_id) if request_id in listed else -1 for request_id in request_ids]
+        else:
+            order = self._order
+            places = column[order].searchsorted(request_ids).clip(max=len(column) - 1)
+            found = order[places]
+            rows = np.where(column[found] == request_ids, found, -1).tolist()
         if -1 in rows:
             raise KeyError([request_id for request_id, row in zip(request_ids, rows, strict=True) if row < 0])
         return np.array(rows, dtype=np.int64)
+
+    @cached_property
+    def _order(self) -> IntArray:
+        """Rows of the candidates by ascending request id."""
+        return self.candidates.request_id.argsort(kind="stable")
 
     def new_bytes(self, lane: Lane) -> float:
         """Return `LaneModel.new_bytes` of this problem; what a policy has asked, the server need not work out again."""

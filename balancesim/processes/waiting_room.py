@@ -21,6 +21,7 @@ class WaitingRoom:
         self._uploads = uploads
         self._answers = answers
         self._zeros = np.zeros(setup.max_candidates)
+        self._zeros.flags.writeable = False
         self._visits: dict[int, Visit] = {}
         self._table = WaitingTable(whole=5, floats=5)
         self._deadlines: list[tuple[float, int]] = []
@@ -80,6 +81,8 @@ class WaitingRoom:
             "acceptance_rate": floats[0],
             "prompt_bits": floats[1],
         }
+        if self._prompts_in:
+            ready["upload_s"] = self._zeros[: whole.shape[1]]
         return Candidates.on_demand(ready, lambda name: self._column(name, now_s, whole, floats))
 
     def _column(self, name: str, now_s: float, whole: IntArray, floats: FloatArray) -> FloatArray:
@@ -92,9 +95,7 @@ class WaitingRoom:
             if self._deadlines:  # without a deadline the downlink does not matter
                 column -= self._answers.predicted_s(whole[4], whole[3], floats[4])
         elif name == "upload_s":
-            column = self._zeros[: whole.shape[1]]
-            if not self._prompts_in:
-                column = self._uploads.predicted_s(whole[4], whole[3], floats[1])
+            column = self._uploads.predicted_s(whole[4], whole[3], floats[1])
         else:  # "spectral_efficiency_bps_hz"
             column = np.full(whole.shape[1], np.nan)
             if not self._prompts_in:
