@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,11 +15,13 @@ from analysis.reproduce.balance_claims import (
     COLUMNS,
     POINTS,
     RELATIVE,
+    TWO_BATCHES,
     Claim,
     compared,
     gain,
     in_reading,
     residuals,
+    with_two_batches,
 )
 from analysis.reproduce.balance_report import judged
 from analysis.reproduce.balance_single import INPUT_TOKENS, OUTPUT_TOKENS, single_request
@@ -46,6 +49,7 @@ from balancesim.predictors import NoisyTruth
 from tests.problems import LinearLaw, make_candidates, make_problem, make_server
 
 KAPPAS = Coefficients(1e-14, 1e-13, 3e-14, 1e-13)
+CSV = Path("docs/reproduction/balance.csv")
 BASE = Setting(KAPPAS, users=30, t_max_s=6.0, max_input=300, max_output=100)
 
 
@@ -302,9 +306,24 @@ class TestArithmetic:
 
     def test_losses_are_judged_as_gains_of_the_other_sign(self):
         """−2.8 % in the paper: −4 is within 3 points, −9 has the sign, +9 has not."""
-        assert judged(-2.8, (-4.0, -5.0, -3.0)) == "met"
-        assert judged(-2.8, (-9.0, -10.0, -8.0)) == "sign only"
-        assert judged(-2.8, (9.0, 8.0, 10.0)) == "not met"
+        loss = Claim("users", "optimal", -2.8)
+        assert judged(loss, (-4.0, -5.0, -3.0)) == "met"
+        assert judged(loss, (-9.0, -10.0, -8.0)) == "sign only"
+        assert judged(loss, (9.0, 8.0, 10.0)) == "not met"
+
+    def test_a_share_is_met_or_not(self):
+        """70.4 % of the users: 68 is within 3 points; 57 is not, and has no sign to be right in."""
+        share = Claim("users", None, 70.4, 70.0)
+        assert judged(share, (68.0, 67.0, 69.0)) == "met"
+        assert judged(share, (57.0, 56.0, 58.0)) == "not met"
+
+    def test_the_better_of_two_batches_is_chosen_in_each_round(self):
+        """AD+AD 0.5 and 0.7, SD+SD 0.6 and 0.4: 0.6 and 0.7, not the 0.6 of the better mean."""
+        frame = runs([[0.5, 0.7], [0.5, 0.7]], [[0.6, 0.4], [0.6, 0.4]])
+        frame["scheme"] = frame["scheme"].map({"balance": "ad_two_batches", "ad_only": "sd_two_batches"})
+        found = with_two_batches(frame)
+        assert found[found["scheme"] == TWO_BATCHES]["served"].tolist() == [0.6, 0.7, 0.6, 0.7]
+        assert len(found) == len(frame) + 4
 
     def test_a_point_has_a_row_for_every_scheme_and_replication(self):
         """Rows are (figure, x, scheme, replication, share)."""
@@ -331,6 +350,20 @@ class TestStoredResults:
             assert list(fit["values"]) == list(RANGES)
             for name, (low, high) in RANGES.items():
                 assert low * (1 - 1e-9) <= fit["values"][name] <= high * (1 + 1e-9)
+
+    def test_the_stored_table_has_every_statement_with_the_papers_number(self):
+        """Columns as promised; both readings of every statement."""
+        table = pd.read_csv(CSV)
+        assert list(table.columns) == COLUMNS
+        for claim in CLAIMS:
+            x = "all" if claim.x is None else f"{claim.x:g}"
+            rows = table[
+                (table["figure"] == claim.figure) & (table["x"] == x) & (table["paper"] == claim.paper_percent)
+            ]
+            start = (
+                f"{claim.scheme} over {claim.baseline}, " if claim.baseline else f"served in time by {claim.scheme}, "
+            )
+            assert rows["quantity"].str.startswith(start).sum() == (2 if claim.baseline else 1)
 
 
 @pytest.mark.slow

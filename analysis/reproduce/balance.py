@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.reproduce.balance_claims import CLAIMS, table
+from analysis.reproduce.balance_claims import CLAIMS, table, with_two_batches
 from analysis.reproduce.balance_figures import draw_all
 from analysis.reproduce.balance_report import report, root_mean_square, tally
 from analysis.reproduce.balance_single import single_request
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
         log.info("%5.0f s  %s", time.perf_counter() - start, line)
 
     others = [sweep for law in LAWS if law != "flops" for sweep in law_sweeps(base, law)]
-    runs = run([*paper_sweeps(base), *others], options.seeds, options.jobs, progress)
+    runs = with_two_batches(run([*paper_sweeps(base), *others], options.seeds, options.jobs, progress))
     options.out.mkdir(parents=True, exist_ok=True)
     rows = table(runs)
     rows.to_csv(options.out / "balance.csv", index=False, float_format="%.4f")

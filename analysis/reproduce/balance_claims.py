@@ -87,6 +87,18 @@ CLAIMS = (*FITTED, *_ablations(), *_predictions(), *_pairs(), Claim("exhaustive"
 SINGLE_LATENCY_PERCENT, SINGLE_MEMORY_PERCENT = -39.1, 18.3
 
 
+#: not a policy: the better, in each round, of two batches of AD and two of SD
+TWO_BATCHES = "better of two batches"
+
+
+def with_two_batches(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs with the rival `TWO_BATCHES` wherever both policies were run."""
+    both = runs[runs["scheme"].isin(("ad_two_batches", "sd_two_batches"))]
+    best = both.groupby(["figure", "x", "replication"], sort=False)["served"].max().reset_index()
+    best["scheme"] = TWO_BATCHES
+    return pd.concat([runs, best.reindex(columns=runs.columns)], ignore_index=True)
+
+
 def shares(runs: pd.DataFrame, claim: Claim, scheme: str) -> "pd.Series[float]":
     """Return the share served by a scheme in each replication, averaged over the points that a statement is about."""
     chosen = runs[(runs["figure"] == claim.figure) & (runs["scheme"] == scheme)]

@@ -42,6 +42,23 @@ LABELS = {
     "ema": "EMA: λ = 0.5",
     "ecrma": "ECRMA: both 0.5",
 }
+_COLOURS = {
+    "balance": "black",
+    "balance_as_published": "0.6",
+    "ad_only": "tab:blue",
+    "sd_only": "tab:red",
+    "best_single_mode": "tab:purple",
+    "ad_two_batches": "deepskyblue",
+    "sd_two_batches": "tab:orange",
+    "multi_batch": "limegreen",
+    "edf": "tab:brown",
+    "random_split": "hotpink",
+    "static_split": "tab:olive",
+    "optimal": "darkgreen",
+    "ecra": "deepskyblue",
+    "ema": "tab:orange",
+    "ecrma": "tab:olive",
+}
 #: two batches of one mode dashed, rules of thumb dotted
 _DASHES = {"ad_two_batches": (4, 2), "sd_two_batches": (4, 2), "multi_batch": (4, 2)} | dict.fromkeys(
     ("edf", "static_split", "random_split"), (1, 1)
@@ -97,9 +114,8 @@ def _draw(runs: pd.DataFrame, figures: list[str], schemes: list[str], titles: li
 
 def _panel(axes: Axes, chosen: pd.DataFrame, schemes: list[str]) -> None:
     names = [LABELS.get(name, name) for name in schemes]
-    colours = sns.color_palette("colorblind", len(names)) if len(names) <= 10 else sns.color_palette("husl", len(names))
-    palette = dict(zip(names, colours, strict=True)) | {LABELS["balance"]: "black"}
-    palette = {name: palette[name] for name in names}
+    others = iter(sns.color_palette("colorblind", len(names)))
+    palette = {label: _COLOURS.get(name) or next(others) for name, label in zip(schemes, names, strict=True)}
     crowded = len(names) > 6  # intervals of many curves hide each other; they are in balance.csv
     sns.lineplot(
         chosen.assign(scheme=chosen["scheme"].map(lambda name: LABELS.get(name, name))),

@@ -14,6 +14,7 @@ from analysis.reproduce.balance_claims import (
     RELATIVE,
     SINGLE_LATENCY_PERCENT,
     SINGLE_MEMORY_PERCENT,
+    TWO_BATCHES,
     Claim,
     compared,
     gain,
@@ -26,6 +27,8 @@ from analysis.reproduce.balance_study import LAWS
 from analysis.reproduce.balance_sweeps import AXES, POLICIES, law_suffix
 from analysis.reproduce.pipeline_report import verdict
 
+#: what BALANCE is set against in every sweep
+RIVALS = (*(name for name in POLICIES if name != "balance"), TWO_BATCHES)
 Cells = Iterable[Sequence[str]]
 
 
@@ -39,10 +42,11 @@ def _with_interval(ours: float, low: float, high: float) -> str:
     return f"{ours:.1f}" if math.isnan(low) else f"{ours:.1f} ({low:.1f} … {high:.1f})"
 
 
-def judged(paper: float, numbers: tuple[float, float, float]) -> str:
-    """Return the verdict on one statement; a loss is judged as a gain of the other sign."""
-    ours, low, high = numbers
-    return verdict(paper, ours, low, high) if paper >= 0 else verdict(-paper, -ours, -high, -low)
+def judged(claim: Claim, numbers: tuple[float, float, float]) -> str:
+    """Return the verdict on one statement; a loss is judged as a gain of the other sign, a share is met or not."""
+    paper, (ours, low, high) = claim.paper_percent, numbers
+    found = verdict(paper, ours, low, high) if paper >= 0 else verdict(-paper, -ours, -high, -low)
+    return "not met" if claim.baseline is None and found != "met" else found
 
 
 def claims_table(runs: pd.DataFrame, claims: Iterable[Claim], reading: str) -> str:
@@ -58,7 +62,7 @@ def claims_table(runs: pd.DataFrame, claims: Iterable[Claim], reading: str) -> s
         numbers = [_with_interval(*row[4:]) for row in found]
         cells = ["", *numbers] if len(found) == 1 else numbers
         difference = f"{chosen[4] - claim.paper_percent:+.1f}"
-        name = judged(claim.paper_percent, chosen[4:])
+        name = judged(claim, chosen[4:])
         rows.append([found[0][0], found[0][1], what, f"{claim.paper_percent:.1f}", *cells, difference, name])
     return markdown(head, rows)
 
@@ -67,7 +71,7 @@ def tally(runs: pd.DataFrame, claims: Iterable[Claim], reading: str) -> str:
     """Return how many statements are met, right in sign only, and not met."""
     counts: dict[str, int] = {}
     for claim in claims:
-        name = judged(claim.paper_percent, in_reading(runs, claim, reading)[4:])
+        name = judged(claim, in_reading(runs, claim, reading)[4:])
         counts[name] = counts.get(name, 0) + 1
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
 
@@ -79,31 +83,29 @@ def root_mean_square(runs: pd.DataFrame, claims: Iterable[Claim], reading: str) 
 
 def rivals_table(runs: pd.DataFrame, reading: str) -> str:
     """Return BALANCE's gain over every rival for each axis and cost law: what the mix of modes is worth."""
-    rivals = [name for name in POLICIES if name != "balance"]
     rows = []
     for law in LAWS:
         for axis in AXES:
             figure = axis + law_suffix(law)
             ours = shares(runs, Claim(figure, None, math.nan), "balance")
             cells = [law, axis, f"{100 * float(ours.mean()):.1f}"]
-            for name in rivals:
+            for name in RIVALS:
                 readings = gain(ours, shares(runs, Claim(figure, None, math.nan), name))
                 cells.append(_plus_minus(readings[1] if reading == POINTS else readings[0]))
             rows.append(cells)
-    return markdown(["law", "axis", "BALANCE serves, %", *(f"`{name}`" for name in rivals)], rows)
+    return markdown(["law", "axis", "BALANCE serves, %", *(f"`{name}`" for name in RIVALS)], rows)
 
 
 def laws_table(runs: pd.DataFrame, reading: str) -> str:
     """Return BALANCE's gain over every rival by cost law, mean of the seven axes: what survives on real cost laws."""
-    rivals = [name for name in POLICIES if name != "balance"]
     rows = []
     for law in LAWS:
         means = []
-        for name in rivals:
+        for name in RIVALS:
             claims = [Claim(axis + law_suffix(law), name, math.nan) for axis in AXES]
             means.append(sum(in_reading(runs, claim, reading)[4] for claim in claims) / len(claims))
         rows.append([law, *(f"{mean:+.1f}" for mean in means)])
-    return markdown(["law", *(f"`{name}`" for name in rivals)], rows)
+    return markdown(["law", *(f"`{name}`" for name in RIVALS)], rows)
 
 
 def over_optimum(runs: pd.DataFrame, figure: str) -> str:
@@ -144,6 +146,48 @@ def constants_table(stored: dict[str, Any]) -> str:
     return markdown(["constant", "range", *(f"{fit['cost_form']}, {fit['reading']}" for fit in fits)], rows)
 
 
+def _gains(runs: pd.DataFrame, scheme: str, rivals: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the relative gains of a scheme over (figure, rival)."""
+    claims = [Claim(figure, rival, math.nan, scheme=scheme) for figure, rival in rivals]
+    return [f"{in_reading(runs, claim, RELATIVE)[4]:.1f}" for claim in claims]
+
+
+def searched_gains(fits: Sequence[dict[str, Any]], cost_form: str) -> str:
+    """Return the mean gains over AD and SD in the sweeps of a cost form's search, relative reading."""
+    fit = next(fit for fit in fits if (fit["cost_form"], fit["reading"]) == (cost_form, RELATIVE))
+    means = []
+    for baseline in ("ad_only", "sd_only"):
+        claims = [claim for claim in FITTED if claim.x is None and claim.baseline == baseline]
+        names = [f"{claim.figure}, all: balance over {baseline}, {RELATIVE}" for claim in claims]
+        gains = [c.paper_percent + fit["residual_points"][name] for c, name in zip(claims, names, strict=True)]
+        means.append(sum(gains) / len(gains))
+    return " and ".join(f"{mean:.1f}" for mean in means)
+
+
+def numbers_in_text(runs: pd.DataFrame) -> dict[str, str]:
+    """Return the numbers that the text quotes."""
+    optimum = _gains(runs, "optimal", [("users", "ad_only"), ("users", "sd_only")])
+    output = _gains(runs, "balance", [("output length", "ad_only"), ("output length", "sd_only")])
+    multi = _gains(runs, "balance", [("users" + law_suffix(law), "multi_batch") for law in LAWS])
+    points = (("users", 70.0), ("deadline", 1.0))
+    serves = [in_reading(runs, Claim(figure, None, math.nan, x), RELATIVE)[4] for figure, x in points]
+    swept = [claim for claim in FITTED if claim.x is None]
+    ratios = pd.Series([in_reading(runs, claim, RELATIVE)[4] / claim.paper_percent for claim in swept])
+    return {
+        "users_gap": over_optimum(runs, "users"),
+        "deadline_gap": over_optimum(runs, "deadline"),
+        "optimum_over_ad": optimum[0],
+        "optimum_over_sd": optimum[1],
+        "output_ad": output[0],
+        "output_sd": output[1],
+        "multi": ", ".join(multi),
+        "law_names": ", ".join(f"`{law}`" for law in LAWS),
+        "ratio": f"{100 * float(ratios.median()):.0f}",
+        "at_70": f"{serves[0]:.1f}",
+        "at_1": f"{serves[1]:.1f}",
+    }
+
+
 def report(runs: pd.DataFrame, stored: dict[str, Any], singles: dict[str, SingleRequest], names: list[str]) -> str:
     """Return docs/reproduction/balance.md."""
     fit = stored["fits"][0]
@@ -168,8 +212,11 @@ def report(runs: pd.DataFrame, stored: dict[str, Any], singles: dict[str, Single
         single=single_table(singles),
         rivals=rivals_table(runs, reading),
         laws=laws_table(runs, reading),
-        users_gap=over_optimum(runs, "users"),
-        deadline_gap=over_optimum(runs, "deadline"),
+        count=len(CLAIMS),
+        best_score=f"{fit['score_points']:.1f}",
+        per_user_gains=searched_gains(stored["fits"], "per_user"),
+        padded_gains=searched_gains(stored["fits"], "padded"),
+        **numbers_in_text(runs),
         fit_seeds=stored["seeds"],
         figures="\n".join(f"![{name.removesuffix('.png').replace('_', ' ')}]({name})\n" for name in names),
     )
