@@ -1,6 +1,8 @@
 """Published measurements beside ours, and the small engine that runs a batch of equal requests."""
 
 import csv
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -173,6 +175,18 @@ def test_speculation_gains_less_at_large_batches():
     assert specbench.fall_percent(large.gain) < 0
 
 
+def test_host_work_for_each_token_takes_from_the_gain():
+    """T/(V + d) with h seconds a token, E tokens a verification: (T + h·B)/(V + h·E·B + d).
+
+    Without h it is as before, then it falls, to 1/E when there is nothing but host work.
+    """
+    plain = specbench.eagles()[0]
+    gains = [replace(plain, host_s=host_s, tokens=2.5).gain(32.0, 719.0) for host_s in (0.0, 5e-5, 1e-4, 1e6)]
+    assert gains[0] == plain.gain(32.0, 719.0)
+    assert gains[-1] == pytest.approx(1 / 2.5, rel=1e-6)
+    assert gains == sorted(gains, reverse=True)
+
+
 def test_the_command_prints_and_writes(tmp_path, capsys):
     """Every check stands in the file and in the print; --strict fails when a limit is missed."""
     out = tmp_path / "validation.csv"
@@ -180,6 +194,11 @@ def test_the_command_prints_and_writes(tmp_path, capsys):
     with out.open(newline="") as stream:
         table = list(csv.DictReader(stream))
     printed = capsys.readouterr().out
-    assert all(row["check"] in printed for row in table)
+    document = (tmp_path / "validation.md").read_text(encoding="utf-8")
+    assert all(row["check"] in printed and row["check"] in document for row in table)
+    images = re.findall(r"!\[[^]]*\]\(([^)]*)\)", document)
+    assert len(images) == 5
+    assert all((tmp_path / name).stat().st_size > 10_000 for name in images)
     missed = [row for row in table if row["ok"] == "no"]
+    assert f"**{len(table) - len(missed)} of {len(table)} checks" in document
     assert main(["--out", str(out), "--strict"]) == (1 if missed else 0)

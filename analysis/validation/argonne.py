@@ -130,8 +130,13 @@ def report(result: list[Row]) -> str:
         )
         for row in result
     ]
+    return "\n\n".join((markdown(lines, body), "Mean absolute error, %:", summary(result)))
+
+
+def summary(result: list[Row]) -> str:
+    """Return the table of mean errors of each variant."""
     head = ("GPU", "model", "profiled", "without sequence overhead", "roofline", "at once", "waves", "µs a sequence")
-    summary = []
+    body = []
     for gpu, model in dict.fromkeys((row.gpu, row.model) for row in result):
         members = [row for row in result if (row.gpu, row.model) == (gpu, model)]
         queued = [row for row in members if not row.kernels.at_once]
@@ -143,5 +148,5 @@ def report(result: list[Row]) -> str:
             mean_error(row.error(row.ours_s) for row in together),
         )
         waves = f"{mean_error(row.error(row.ours_s) for row in queued):.1f}" if queued else "none"
-        summary.append((gpu, model, *(f"{e:.1f}" for e in errors), waves, f"{members[0].sequence_s * 1e6:.0f}"))
-    return "\n\n".join((markdown(lines, body), "Mean absolute error, %:", markdown(head, summary)))
+        body.append((gpu, model, *(f"{e:.1f}" for e in errors), waves, f"{members[0].sequence_s * 1e6:.0f}"))
+    return markdown(head, body)

@@ -72,9 +72,8 @@ def median_error_percent(reference: Requests, ours: Requests) -> float:
     return 100.0 * float(np.median(np.abs(e2e[1] / e2e[0] - 1.0)))
 
 
-def checks() -> list[Check]:
-    """Return all checks of the run."""
-    reference, ours = measured(), simulated()
+def checks(reference: Requests, ours: Requests) -> list[Check]:
+    """Return all checks of the run: `measured` beside `simulated`."""
     if len(reference.arrival_s) != len(ours.arrival_s):
         raise RuntimeError(f"vllm run: {len(reference.arrival_s)} requests measured, {len(ours.arrival_s)} simulated")
     theirs, found = reference.figures(), ours.figures()
@@ -83,9 +82,9 @@ def checks() -> list[Check]:
     return [*result, Check("vLLM run, median error of a request's E2E", 0.0, error, _LIMIT_PERCENT, error)]
 
 
-def report() -> str:
+def report(reference: Requests, ours: Requests) -> str:
     """Return the figures measured, simulated, and with the overhead of a synchronous host."""
-    reference, ours, slower = measured(), simulated(), simulated(SYNCHRONOUS)
+    slower = simulated(SYNCHRONOUS)
     theirs, found, other = reference.figures(), ours.figures(), slower.figures()
     rows: list[tuple[str, ...]] = [
         (
