@@ -2,34 +2,30 @@
 
 import csv
 import math
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
 from importlib.resources import files
 
+from balancesim.acceptance_rates.published import AcceptanceRecord, acceptance_records, published_rate
 from balancesim.core.gpu import GpuSpec
 from balancesim.core.llm import LlmSpec
+
+__all__ = [
+    "AcceptanceRecord",
+    "acceptance_records",
+    "gpu",
+    "gpu_names",
+    "llm",
+    "llm_names",
+    "nearest_names",
+    "published_rate",
+]
 
 MIB = 2.0**20
 
 #: Bytes of one number. Formats change bytes only: compute stays at the fp16 peak (weight-only quantisation, values are
 #: converted as they are read), and the scales of int8 and int4 groups (below 4 % of the weights) are left out.
 BYTES_PER_NUMBER = {"fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptanceRecord:
-    """A published acceptance of one draft, target and task; NaN or None = not published."""
-
-    draft: str  #: draft model, or the drafting method when it is not a model of its own
-    target: str  #: "" = not published
-    task: str
-    method: str  #: "chain", "tree" or "n-gram": the i.i.d. formulas hold for a chain only
-    temperature: float
-    draft_length: int | None  #: γ
-    acceptance_rate: float  #: α per drafted token, its predecessors kept
-    tokens_per_round: float  #: mean, the target's own token included
-    source: str
 
 
 def llm(name: str, weights: str = "fp16", kv: str = "fp16") -> LlmSpec:
@@ -87,25 +83,6 @@ def llm_names() -> tuple[str, ...]:
 def gpu_names() -> tuple[str, ...]:
     """Return the names of all GPUs, in the order of the table."""
     return tuple(_gpus())
-
-
-@cache
-def acceptance_records() -> tuple[AcceptanceRecord, ...]:
-    """Return all published acceptance values, in the order of the table."""
-    return tuple(
-        AcceptanceRecord(
-            draft=row["draft"],
-            target=row["target"],
-            task=row["task"],
-            method=row["method"],
-            temperature=_number(row["temperature"]),
-            draft_length=int(row["draft_length"]) if row["draft_length"] else None,
-            acceptance_rate=_number(row["acceptance_rate"]),
-            tokens_per_round=_number(row["tokens_per_round"]),
-            source=row["source"],
-        )
-        for row in _read("acceptance.csv")
-    )
 
 
 def nearest_names(name: str, choices: tuple[str, ...], count: int = 3) -> tuple[str, ...]:

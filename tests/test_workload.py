@@ -16,6 +16,7 @@ from balancesim.acceptance_rates import (
     AcceptanceRateByTask,
     BetaAcceptanceRate,
     FixedAcceptanceRate,
+    PublishedAcceptanceRate,
     UniformAcceptanceRate,
 )
 from balancesim.acceptance_rates.beta_law import draw_beta
@@ -49,6 +50,7 @@ RATE_EXAMPLES = [
     UniformAcceptanceRate(0.6, 0.9),
     BetaAcceptanceRate(0.7, 0.2),
     AcceptanceRateByTask({"default": 0.5, "chat": 0.8}, cv=0.1),
+    PublishedAcceptanceRate("EAGLE", "Llama-3.1-8B", 3, {"default": "ShareGPT", "chat": "GSM8K"}, cv=0.1),
 ]
 TABLES = ({"default": 50.0}, {"default": 0.7})
 PREDICTOR_EXAMPLES = [Exact(), Noisy(0.3, 0.3), Noisy(0.3, 0.3, 3.0), NoisyTruth(0.3, 0.3, 3.0), ClassMean(*TABLES)]

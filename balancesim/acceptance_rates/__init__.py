@@ -8,6 +8,7 @@ from balancesim.acceptance_rates.laws import (
     AcceptanceRateByTask,
     BetaAcceptanceRate,
     FixedAcceptanceRate,
+    PublishedAcceptanceRate,
     UniformAcceptanceRate,
 )
 from balancesim.lengths.sizes import Sizes
@@ -29,7 +30,8 @@ ACCEPTANCE_RATES: tuple[type[AcceptanceRates], ...] = (
     UniformAcceptanceRate,
     BetaAcceptanceRate,
     AcceptanceRateByTask,
+    PublishedAcceptanceRate,
 )
 
 __all__ = ["ACCEPTANCE_RATES", "AcceptanceRateByTask", "AcceptanceRates", "BetaAcceptanceRate"]
-__all__ += ["FixedAcceptanceRate", "UniformAcceptanceRate"]
+__all__ += ["FixedAcceptanceRate", "PublishedAcceptanceRate", "UniformAcceptanceRate"]

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from balancesim.acceptance_rates.beta_law import concentration, draw_beta
+from balancesim.acceptance_rates.published import published_rate
 from balancesim.checks import not_negative, ordered, share
 from balancesim.lengths.sizes import Sizes
 from balancesim.units import FloatArray
@@ -96,6 +97,41 @@ class AcceptanceRateByTask:
     def draw(self, rng: np.random.Generator, sizes: Sizes) -> FloatArray:
         """Return α of each request. Raises ValueError for a task that has no entry."""
         return draw_beta(rng, by_task("acceptance_rate.rates", self.rates, sizes), self.cv)
+
+
+@dataclass(frozen=True)
+class PublishedAcceptanceRate:
+    """Published acceptance rates of a draft and a target, by task; spread around them by a Beta law if ``cv`` is given.
+
+    ``tasks`` says which published task stands for a trace's task; ``default`` is for requests without a task or with
+    one that is not listed.
+    """
+
+    name: ClassVar[str] = "published"
+
+    draft: str
+    target: str
+    draft_length: int  #: γ: of records with several the nearest counts
+    tasks: Mapping[str, str]
+    temperature: float | None = None  #: None = any
+    cv: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise ValueError(f"tasks must have at least one entry, got none; one for all is {{{DEFAULT_TASK} = ...}}")
+        if self.draft_length < 1:
+            raise ValueError(f"draft_length must be at least 1, got {self.draft_length}")
+        not_negative(cv=self.cv)
+        for task in self.tasks.values():
+            self._rate(task)
+
+    def _rate(self, task: str) -> float:
+        return published_rate(self.draft, self.target, task, self.draft_length, self.temperature)
+
+    def draw(self, rng: np.random.Generator, sizes: Sizes) -> FloatArray:
+        """Return α of each request. Raises ValueError for a task that has no entry."""
+        rates = {task: self._rate(published) for task, published in self.tasks.items()}
+        return draw_beta(rng, by_task("acceptance_rate.tasks", rates, sizes), self.cv)
 
 
 def by_task(field: str, table: Mapping[str, float], sizes: Sizes) -> FloatArray:
