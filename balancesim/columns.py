@@ -88,6 +88,7 @@ class RequestRow(NamedTuple):
     ]
     truncated: Annotated[bool, Col(Kind.BOOL, "the answer was cut at the reserved length; counted late")]
     preemptions: Annotated[int, Col(Kind.INT32, "times its KV cache was dropped and computed again")]
+    cached_tokens: Annotated[int, Col(Kind.INT32, "tokens of its prompt that the prefix cache had", "tokens")]
     uplink_sinr: Annotated[
         float | None, Col(Kind.FLOAT64, "linear SINR of the uplink in the block in which its upload began", "1")
     ]

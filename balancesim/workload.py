@@ -64,6 +64,7 @@ class RequestColumns:
     predicted_output_tokens: IntArray
     predicted_acceptance_rate: FloatArray
     task: NDArray[np.object_]
+    prefix_blocks: NDArray[np.object_]
     cut: NDArray[np.bool_]  #: not a field of a request
 
     def __len__(self) -> int:
@@ -183,8 +184,17 @@ class _Draws:
             predicted_output_tokens=tokens.predicted[:count],
             predicted_acceptance_rate=rates.predicted[:count],
             task=task[:count],
+            prefix_blocks=_blocks(sizes, cut)[:count],
             cut=cut[:count],
         )
+
+
+def _blocks(sizes: Sizes, cut: NDArray[np.bool_]) -> NDArray[np.object_]:
+    """Return the hashes of the prompts' blocks: none where they are unknown, or a cut has dropped the first turns."""
+    known = sizes.prefix_blocks
+    blocks = np.empty(len(sizes), dtype=object)
+    blocks[:] = [()] * len(sizes) if known is None else [() if gone else b for b, gone in zip(known, cut, strict=True)]
+    return blocks
 
 
 def _cut(

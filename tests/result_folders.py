@@ -56,6 +56,7 @@ def request_row(request_id: int, arrival_s: float, outcome: Outcome, **changes: 
         accepted_tokens=0,
         truncated=False,
         preemptions=0,
+        cached_tokens=0,
         uplink_sinr=100.0,
         downlink_sinr=None,
     )

@@ -23,6 +23,7 @@ from balancesim.metrics import (
     MeanPhase,
     OutcomeShare,
     Phase,
+    PrefixHitShare,
     ServedInTime,
     ServerTtft,
     SwitchShare,
@@ -61,6 +62,7 @@ REQUESTS = (
         draft_rounds=3,
         drafted_tokens=12,
         accepted_tokens=7,
+        cached_tokens=60,
         prefill_start_s=33.75,
         server_first_token_s=34.0,
         server_last_token_s=39.0,
@@ -139,6 +141,8 @@ EXPECTED = [
     (KvPeakShare(WINDOW), 0.75),
     (AcceptedTokensPerRound(WINDOW), 7 / 3),
     (AcceptanceRatio(WINDOW), 7 / 12),
+    # 3 had 60 of its 100 prompt tokens in the cache; 1, 2, 4, 6 had none; 5 was not prefilled
+    (PrefixHitShare(WINDOW), 60 / 500),
     # TTFT of 1, 2, 3, 4, 6: 1.125, 1.125, 4.125, 1.125, 1.125; 5 has none
     (TtftAttainment(WINDOW, 2.0), 4 / 6),
     # 1 and 6 at 0.2, 2 has one token, 3 at 0.5, 4 and 5 have no answer

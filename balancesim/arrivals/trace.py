@@ -122,7 +122,7 @@ class TraceReplay:
             raise TraceError(
                 f"{rows.path.name}: must have requests from {start_s:g} s to {start_s + length_s:g} s, got none"
             )
-        sizes = Sizes(rows.prompt_tokens, rows.output_tokens, rows.task).take(kept)
+        sizes = Sizes(rows.prompt_tokens, rows.output_tokens, rows.task, rows.prefix_blocks).take(kept)
         covered_s = min(length_s, rows.duration_s - start_s) or math.inf
         rate_hz = len(kept) / covered_s * self.rate_scale
         return RecordedArrivals((times_s[kept] - start_s) / self.rate_scale, sizes, rate_hz)

@@ -1,5 +1,6 @@
 """What a lane is expected to do, for each service discipline (model.md §5, §6, §10)."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, overload
@@ -132,6 +133,7 @@ class ContinuousLanes:
     block_tokens: int = 16  #: size of a block of the paged KV cache
     #: blocks of a preempted request can be used again while nobody has overwritten them (needs a token budget)
     prefix_caching: bool = False
+    prefix_cache_gib: float = 0.0  #: memory beside the KV cache for prompt blocks that later requests share
     watermark: float = 0.0  #: part of the KV memory that admission leaves free for those who run
 
     def __post_init__(self) -> None:
@@ -145,6 +147,8 @@ class ContinuousLanes:
             raise ValueError(
                 'prefix_caching must be false without kv_reservation = "paged" and a token_budget, got true'
             )
+        if not 0 <= self.prefix_cache_gib < math.inf:
+            raise ValueError(f"prefix_cache_gib must be finite and at least 0, got {self.prefix_cache_gib}")
         if not 0 <= self.watermark < 1:
             raise ValueError(f"watermark must be at least 0 and below 1, got {self.watermark}")
 

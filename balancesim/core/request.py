@@ -30,6 +30,10 @@ class RejectReason(StrEnum):
     MEMORY = "kv_memory"  #: its KV cache exceeds the memory of the empty server
 
 
+#: Tokens of one block of ``prefix_blocks``, as in Mooncake's traces (Qin et al., FAST 2025).
+PREFIX_BLOCK_TOKENS = 512
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One prompt of one user. ``output_tokens`` and ``acceptance_rate`` are the truth; policies see the predictions."""
@@ -45,6 +49,7 @@ class Request:
     predicted_output_tokens: int = 0  #: 0 stands for the true value
     predicted_acceptance_rate: float = math.nan  #: NaN stands for the true value
     task: str = ""
+    prefix_blocks: tuple[int, ...] = ()  #: hashes of the prompt's blocks of `PREFIX_BLOCK_TOKENS`; () = not known
 
     def __post_init__(self) -> None:
         if self.prompt_tokens < 1 or self.output_tokens < 1:

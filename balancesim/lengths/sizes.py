@@ -10,16 +10,17 @@ from balancesim.units import IntArray
 
 @dataclass(frozen=True)
 class Sizes:
-    """Lengths (≥ 1) and, where known, the tasks of consecutive requests, as columns."""
+    """Lengths (≥ 1) and, where known, tasks and hashes of prompt blocks of consecutive requests, as columns."""
 
     prompt_tokens: IntArray
     output_tokens: IntArray
     task: NDArray[np.object_] | None = None
+    prefix_blocks: NDArray[np.object_] | None = None  #: tuples of hashes
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
 
     def take(self, rows: IntArray | slice) -> "Sizes":
         """Return some of the rows."""
-        task = None if self.task is None else self.task[rows]
-        return Sizes(self.prompt_tokens[rows], self.output_tokens[rows], task)
+        task, blocks = (None if column is None else column[rows] for column in (self.task, self.prefix_blocks))
+        return Sizes(self.prompt_tokens[rows], self.output_tokens[rows], task, blocks)

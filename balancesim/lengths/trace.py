@@ -60,6 +60,6 @@ class TraceLengths:
         if self.file is None:
             raise ValueError('file is needed unless the arrivals are of kind "trace": say whose lengths to draw')
         rows = load_trace(self.file)
-        sizes = Sizes(rows.prompt_tokens, rows.output_tokens, rows.task)
+        sizes = Sizes(rows.prompt_tokens, rows.output_tokens, rows.task, rows.prefix_blocks)
         while True:
             yield sizes.take(rng.integers(0, len(sizes), count))

@@ -6,6 +6,7 @@ from balancesim.core.request import Outcome
 from balancesim.metrics.durations import Phase
 from balancesim.metrics.energy import Energy, EnergyPerRequest, EnergyPerToken
 from balancesim.metrics.latency import E2eLatency, MeanPhase, ServerTtft, Tpot, UserTtft
+from balancesim.metrics.prefixes import PrefixHitShare
 from balancesim.metrics.served import OutcomeShare, ServedInTime
 from balancesim.metrics.server import WORK, GpuBusyShare, GpuPhase, KvPeakShare, SwitchShare
 from balancesim.metrics.speculation import AcceptanceRatio, AcceptedTokensPerRound
@@ -50,6 +51,7 @@ METRICS: tuple[type[Metric], ...] = (
     KvPeakShare,
     AcceptedTokensPerRound,
     AcceptanceRatio,
+    PrefixHitShare,
     TtftAttainment,
     TpotAttainment,
     Energy,
@@ -76,11 +78,21 @@ def standard_metrics(window: Window, servers: int) -> tuple[Metric, ...]:
         KvPeakShare(window),
         AcceptedTokensPerRound(window),
         AcceptanceRatio(window),
+        PrefixHitShare(window),
     )
 
 
 __all__ = ["METRICS", "QUANTILES", "Metric", "Phase", "Window", "standard_metrics"]
 __all__ += ["Energy", "EnergyPerRequest", "EnergyPerToken"]
 __all__ += ["AcceptanceRatio", "AcceptedTokensPerRound", "E2eLatency", "GoodputRps", "GpuBusyShare", "GpuPhase"]
-__all__ += ["KvPeakShare", "MeanPhase", "OutcomeShare", "ServedInTime", "ServerTtft", "SwitchShare", "ThroughputRps"]
-__all__ += ["ThroughputTps", "Tpot", "TpotAttainment", "TtftAttainment", "UserTtft"]
+__all__ += [
+    "KvPeakShare",
+    "MeanPhase",
+    "OutcomeShare",
+    "PrefixHitShare",
+    "ServedInTime",
+    "ServerTtft",
+    "SwitchShare",
+    "ThroughputRps",
+]
+__all__ += ["PrefixHitShare", "ThroughputTps", "Tpot", "TpotAttainment", "TtftAttainment", "UserTtft"]

@@ -1,6 +1,6 @@
 """Chunked prefill: how the token budget of one step is divided among the prompts that wait (Sarathi-Serve's scheme)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from balancesim.core.work import ForwardPass, chunk_pass
 from balancesim.processes.resident import Resident
@@ -9,12 +9,13 @@ from balancesim.processes.resident import Resident
 Chunk = tuple[Resident, int]
 
 
-def divided(pending: Iterable[Resident], budget: int) -> list[Chunk]:
-    """Return the chunks of one step: prompts in order, each as far as the budget goes."""
+def divided(pending: Iterable[Resident], budget: int, begin: Callable[[Resident], None]) -> list[Chunk]:
+    """Return the chunks of one step: prompts in order, each as far as the budget goes; ``begin`` is called before."""
     chunks: list[Chunk] = []
     for resident in pending:
         if budget <= 0:
             break
+        begin(resident)
         tokens = min(budget, resident.context_tokens - resident.chunked_tokens)
         chunks.append((resident, tokens))
         budget -= tokens

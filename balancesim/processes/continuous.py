@@ -18,6 +18,7 @@ from balancesim.core.memory import kv_bytes_per_token, request_kv_bytes, specula
 from balancesim.core.problem import Residents
 from balancesim.processes.continuous_lane import ContinuousLane
 from balancesim.processes.discipline import Host
+from balancesim.processes.prefix_cache import PrefixCache, blocks_in
 from balancesim.processes.resident import Freed, LaneHooks, LaneProcess, Resident
 from balancesim.processes.resident_table import ResidentView, resident_table
 from balancesim.processes.visit import Visit
@@ -38,6 +39,7 @@ class ContinuousDiscipline:
         self._left = False  #: somebody has left since memory was last given to others
         model = host.lane_model
         self._engine = model if isinstance(model, ContinuousLanes) else ContinuousLanes()  # fused: without options
+        self._prefixes = PrefixCache(blocks_in(self._engine.prefix_cache_gib, host.spec))
         self._growth = self._engine.block_tokens if self._engine.paged else host.kv_growth_tokens
 
     def ready(self) -> bool:
@@ -86,8 +88,19 @@ class ContinuousDiscipline:
             self._members[lane.lane_id] += 1
             self._bring_in(resident, ready_s)
 
+    def _begin(self, resident: Resident) -> None:
+        """A prefill begins: what the server has seen of the prompt need not be computed."""
+        visit = resident.visit
+        if visit.prefill_start_s is None:
+            visit.prefill_start_s = self._host.env.now
+            visit.cached_tokens = resident.chunked_tokens = self._prefixes.cached_tokens(visit.request)
+
+    def _first_token(self, resident: Resident) -> None:
+        self._prefixes.keep(resident.visit.request)
+        self._host.first_token(resident.visit)
+
     def _hooks(self) -> LaneHooks:
-        return LaneHooks(lambda r: self._host.first_token(r.visit), self._done, self._outgrown, self._settled)
+        return LaneHooks(self._begin, self._first_token, self._done, self._outgrown, self._settled)
 
     def _process(self, lane: Lane) -> LaneProcess:
         """Return the process of a lane that nobody is in yet."""
@@ -185,7 +198,10 @@ class ContinuousDiscipline:
                 resident.order = self._order
                 self._order += 1
             if self._engine.prefix_caching:
-                resident.chunked_tokens = self._still_cached_tokens(resident)
+                lane, since = self._decided[self._lane_id(resident)], memory.taken_bytes - size
+                token_bytes = kv_bytes_per_token(self._host.spec, lane.mode, lane.draft_length)
+                kept = resident.freed.cached_tokens(since, token_bytes, self._engine.block_tokens)
+                resident.chunked_tokens = min(kept, resident.context_tokens - 1)
             self._lanes[self._lane_id(resident)].join(resident)
         self._host.departed()
 
@@ -227,20 +243,6 @@ class ContinuousDiscipline:
         self._preempted[resident.visit.request.request_id] = resident
         if self._return_bytes(resident) > self._host.memory.capacity_bytes:
             self._done(resident)
-
-    def _still_cached_tokens(self, resident: Resident) -> int:
-        """Return the tokens at the front of a preempted request's cache that nobody has overwritten.
-
-        Free blocks are used again in the order in which they became free, and a request gives its last blocks up first:
-        those free before it go first, then its own from the back. At least one token is computed again.
-        """
-        freed, lane = resident.freed, self._decided[self._lane_id(resident)]
-        # its own new reservation has just been taken
-        since = self._host.memory.taken_bytes - freed.taken_bytes - self._return_bytes(resident)
-        left = freed.size_bytes - max(0.0, since - freed.free_bytes)
-        token_bytes = kv_bytes_per_token(self._host.spec, lane.mode, lane.draft_length)
-        blocks = int(max(0.0, left) / token_bytes + 1e-6) // self._engine.block_tokens
-        return min(blocks * self._engine.block_tokens, resident.context_tokens - 1)
 
     def _lane_id(self, resident: Resident) -> int:
         lane_id = resident.visit.lane_id

@@ -12,9 +12,8 @@ import numpy as np
 from balancesim.columns import GpuRow
 from balancesim.core.decision import Lane
 from balancesim.core.lane_models import ContinuousLanes
-from balancesim.core.latency import Batch, StepCost, decode_steps_s, mixed_cost, prefill_s, rounds_s
+from balancesim.core.latency import Batch, StepCost, decode_steps_s, mixed_cost, rounds_s
 from balancesim.core.memory import speculates
-from balancesim.core.request import Mode
 from balancesim.processes.chunks import Chunk, divided, work_of
 from balancesim.processes.discipline import Host
 from balancesim.processes.resident import LaneHooks, Resident, RoundTokens
@@ -105,7 +104,7 @@ class ContinuousLane:
         chunks: list[Chunk] = []
         if self.pending and self._budget is not None:
             rows = 0 if self._prefill_first else len(self.running) * (self.draft_length + 1 if self._drafting else 1)
-            chunks = divided(self.pending.values(), self._budget - rows)
+            chunks = divided(self.pending.values(), self._budget - rows, self._hooks.begin)
         if chunks:
             self._mixed(chunks)
         elif self.pending and self._budget is None:
@@ -115,16 +114,11 @@ class ContinuousLane:
 
     def _prefill(self) -> None:
         batch = list(self.pending.values())
-        now = self._host.env.now
-        prompts = squares = 0
         for resident in batch:
-            context = resident.context_tokens
-            prompts += context
-            squares += context * context
-            if resident.visit.prefill_start_s is None:
-                resident.visit.prefill_start_s = now
-        mode = Mode.SD if self._drafting else Mode.AD
-        work_s = float(prefill_s(self._host.spec, mode, float(len(batch)), float(prompts), float(squares)))
+            self._hooks.begin(resident)
+        work = work_of([(resident, resident.context_tokens - resident.chunked_tokens) for resident in batch])
+        nobody = Batch(0.0, 0.0)
+        work_s = mixed_cost(self._host.spec, self.draft_length if self._drafting else 0, work, nobody).prefill_s
         self._plan = None
         self._host.gpu.run(self.lane_id, work_s, lambda: self._prefilled(batch, work_s))
 
@@ -155,9 +149,6 @@ class ContinuousLane:
 
     def _mixed(self, chunks: list[Chunk]) -> None:
         """Run one step with chunks of prompts beside the running requests."""
-        for resident, _ in chunks:
-            if resident.visit.prefill_start_s is None:
-                resident.visit.prefill_start_s = self._host.env.now
         running = Batch(0.0, 0.0) if self._prefill_first else Batch(float(len(self.running)), float(self._context))
         cost = mixed_cost(self._host.spec, self.draft_length if self._drafting else 0, work_of(chunks), running)
         self._plan = None

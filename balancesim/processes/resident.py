@@ -18,6 +18,16 @@ class Freed:
     free_bytes: float = 0.0  #: before its own blocks became free
     size_bytes: float = 0.0  #: of its own
 
+    def cached_tokens(self, taken_bytes: float, token_bytes: float, block_tokens: int) -> int:
+        """Return the tokens at the front of its cache that nobody has overwritten when so much was ever reserved.
+
+        Free blocks are used again in the order in which they became free, and a request gives its last blocks up first:
+        those free before it go first, then its own from the back.
+        """
+        overwritten = max(0.0, taken_bytes - self.taken_bytes - self.free_bytes)
+        tokens = int(max(0.0, self.size_bytes - overwritten) / token_bytes + 1e-6)
+        return tokens // block_tokens * block_tokens
+
 
 @dataclass(slots=True, eq=False)
 class Resident:
@@ -106,6 +116,7 @@ class LaneProcess(Protocol):
 class LaneHooks:
     """What the lane tells its discipline."""
 
+    begin: Callable[[Resident], None]  #: its prefill begins, or goes on
     first_token: Callable[[Resident], None]
     done: Callable[[Resident], None]
     outgrown: Callable[[Resident], bool]  #: asks for more memory; False = it was preempted

@@ -33,6 +33,7 @@ class Visit:
     prefill_tokens: int = 1  #: what its prefill emits before the first round; 0 where round 1 holds the prefill
     truncated: bool = False
     preemptions: int = 0
+    cached_tokens: int = 0
     uplink_sinr: float | None = None
     downlink_sinr: float | None = None
     reserved_bytes: float = 0.0
@@ -45,8 +46,7 @@ class Visit:
     def row(self) -> RequestRow:
         """Return the finished record."""
         request, rounds, gamma = self.request, self.draft_rounds, self.draft_length or 0
-        outcome = self.outcome
-        if outcome is None:
+        if self.outcome is None:
             raise RuntimeError(f"request {request.request_id} has no outcome")
         return RequestRow(
             request_id=request.request_id,
@@ -64,7 +64,7 @@ class Visit:
             mode=self.mode,
             lane_id=self.lane_id,
             draft_length=self.draft_length,
-            outcome=outcome,
+            outcome=self.outcome,
             reject_reason=self.reject_reason,
             arrival_s=request.arrival_s,
             upload_start_s=self.upload_start_s,
@@ -81,6 +81,7 @@ class Visit:
             accepted_tokens=max(0, self.tokens_out - self.prefill_tokens - rounds) if rounds else 0,
             truncated=self.truncated,
             preemptions=self.preemptions,
+            cached_tokens=self.cached_tokens,
             uplink_sinr=self.uplink_sinr,
             downlink_sinr=self.downlink_sinr,
         )

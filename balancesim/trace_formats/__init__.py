@@ -102,6 +102,7 @@ class TraceRows:
     output_tokens: IntArray
     task: NDArray[np.object_] | None
     tick_s: float  #: grain of the arrival times; 0 = fine
+    prefix_blocks: NDArray[np.object_] | None = None  #: tuples of hashes
 
     def __post_init__(self) -> None:
         for column in (self.arrival_s, self.prompt_tokens, self.output_tokens):
@@ -132,4 +133,13 @@ def _load(path: Path, _mtime_ns: int, _size: int) -> TraceRows:
         if "task" in table.column_names
         else None,
         tick_s=_tick_s(table),
+        prefix_blocks=_prefix_blocks(table),
     )
+
+
+def _prefix_blocks(table: "pa.Table") -> NDArray[np.object_] | None:
+    if "block_hashes" not in table.column_names:
+        return None
+    blocks = np.empty(len(table), dtype=object)
+    blocks[:] = [tuple(hashes or ()) for hashes in table["block_hashes"].to_pylist()]
+    return blocks
