@@ -36,6 +36,17 @@ def test_a_look_shows_the_oldest_in_their_order(steps):
         assert floats[0].tolist() == [request_id / 2 for request_id in waiting[:number]]
 
 
+def test_a_look_at_nobody_shows_nobody():
+    """A full server may show none of those who wait, also while there are gaps among them."""
+    table = WaitingTable(whole=1, floats=1)
+    for request_id in range(3):
+        table.append((request_id,), (0.5,))
+    table.remove(1)
+    assert table.oldest(0)[0].shape == (1, 0)
+    assert table.oldest(-1)[0].shape == (1, 0)
+    assert table.oldest(2)[0].tolist() == [[0, 2]]
+
+
 def test_what_was_shown_stays():
     """A policy may keep the columns: later changes do not reach them."""
     table = WaitingTable(whole=1, floats=1)

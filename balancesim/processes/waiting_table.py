@@ -46,10 +46,10 @@ class WaitingTable:
 
     def oldest(self, most: int) -> tuple[IntArray, FloatArray]:
         """Return the columns of the first ``most`` requests, as read-only copies of shape (columns, requests)."""
-        if self._gaps:
+        if self._gaps and most > 0:
             self._close_gaps(most)
         first = self._first - self._base
-        last = min(first + most, self._end - self._base)
+        last = min(first + max(0, most), self._end - self._base)
         whole, floats = self._whole[:, first:last].copy(), self._floats[:, first:last].copy()
         whole.flags.writeable = floats.flags.writeable = False
         return whole, floats
