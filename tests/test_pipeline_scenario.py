@@ -227,3 +227,17 @@ def test_uploads_of_a_plan(tmp_path, bandwidth):
     assert len(together) == 8
     spread = max(together) / min(together)
     assert spread == pytest.approx(1.0, rel=1e-9) if bandwidth == "optimal" else spread > 1.05
+
+
+def test_the_same_seed_gives_the_same_rows(tmp_path):
+    """Two runs are equal row by row, and every policy meets the same requests."""
+    policies = 'run.policies=["pipelined_sd", {kind="pipelined_sd", label="alone", batching="none"}]'
+    scenario = hetnet(tmp_path, policies, "run.horizon_s=6", "radio.fading=rayleigh")
+    first, again, other = (run(scenario, label)[1] for label in ("pipelined_sd", "pipelined_sd", "alone"))
+    for table in ("requests", "epochs", "gpu_spans"):
+        assert getattr(first, table) == getattr(again, table)
+    offered = [
+        sorted((row.request_id, row.user_id, row.arrival_s, row.prompt_tokens, row.acceptance_rate) for row in rows)
+        for rows in (first.requests, other.requests)
+    ]
+    assert offered[0] == offered[1]
