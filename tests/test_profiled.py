@@ -180,3 +180,19 @@ def test_times_never_fall_when_a_sum_rises(sums, which, factor):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)
         assert parts[which](value * factor) >= parts[which](value) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("card", sorted({card for card, _ in pairs()}))
+def test_the_rooflines_efficiencies_are_those_of_the_tables(card):
+    """One layer of P weights: 2·P bytes at 1 token against the bandwidth, 2·P·2,048 FLOPs at 2,048 against the peak.
+
+    To 5 %: the published values are rounded, and the A100-40's are those of the A100-80, whose table is scaled.
+    """
+    model = next(llm(name) for gpu_name, name in sorted(pairs()) if gpu_name == card)
+    table, spec, weights = pair_table(card, model.name), gpu(card), model.nonembedding_parameters / model.layers
+    assert spec.bandwidth_efficiency == pytest.approx(
+        2 * weights / (spec.bandwidth_bytes_s * table.dense_s(1.0)), rel=0.05
+    )
+    assert spec.compute_efficiency == pytest.approx(
+        2 * weights * 2048 / (spec.peak_flops * table.dense_s(2048.0)), rel=0.05
+    )

@@ -18,7 +18,6 @@ import pandas as pd
 from analysis.validation.checks import DATA, Check, markdown
 from analysis.validation.whole_batch import Engine, Run, run_batch
 from balancesim import catalog
-from balancesim.core.gpu import GpuSpec
 from balancesim.core.work import LatencyLaw
 from balancesim.latency_laws import Profiled, Roofline
 from balancesim.units import GIB
@@ -62,17 +61,10 @@ def measurements() -> pd.DataFrame:
 
 
 def engine(gpu_name: str, model: str, token_budget: int, law: LatencyLaw) -> Engine:
-    """Return the engine on a card; the A100-40 has the measured efficiencies of the A100-80."""
+    """Return the engine on a card."""
     gpu, llm = catalog.gpu(gpu_name), catalog.llm(model)
     kv_bytes = UTILISATION * gpu.memory_bytes - llm.weight_bytes - RESERVE_BYTES
-    return Engine(llm, _with_efficiencies(gpu), law, int(kv_bytes // llm.kv_bytes_per_token), token_budget)
-
-
-def _with_efficiencies(gpu: GpuSpec) -> GpuSpec:
-    if gpu.name != "A100-40 SXM":
-        return gpu
-    twin = catalog.gpu("A100-80 SXM")
-    return replace(gpu, bandwidth_efficiency=twin.bandwidth_efficiency, compute_efficiency=twin.compute_efficiency)
+    return Engine(llm, gpu, law, int(kv_bytes // llm.kv_bytes_per_token), token_budget)
 
 
 def rows() -> list[Row]:

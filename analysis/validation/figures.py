@@ -68,8 +68,8 @@ def argonne_errors(rows: Sequence[Row]) -> Figure:
     figure, panels = _panels(len(gpus), 4.4 * len(gpus), 3.4, share_y=True)
     order = sorted(frame["batch"].unique(), key=int)
     for axes, gpu in zip(panels, gpus, strict=True):
-        sns.stripplot(
-            frame[frame["gpu"] == gpu], x="batch", y="error", hue="law", order=order, dodge=True, jitter=0.12, size=4,
+        sns.swarmplot(
+            frame[frame["gpu"] == gpu], x="batch", y="error", hue="law", order=order, dodge=True, size=4,
             palette={"profiled": _BLUE, "roofline": _ORANGE}, ax=axes, legend=axes is panels[-1],
         )  # fmt: skip
         axes.axhline(0, color="0.4", linewidth=1)
