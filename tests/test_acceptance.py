@@ -1,20 +1,26 @@
 """Acceptance laws: their sums, limits, means and luck."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from balancesim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw, ByDepth, Expected, Iid, Markov
+from balancesim.acceptance import ACCEPTANCE_LAWS, AcceptanceLaw, ByDepth, ByTask, Expected, Iid, Markov
 from balancesim.core.request import Request
 from balancesim.core.speculation import expected_tokens_per_round, planned_rounds
 from balancesim.streams import KeyedStream, Streams
 
 #: conditional acceptance of EAGLE drafts on ShareGPT by depth (balancesim/data/SOURCES.md)
 SHAREGPT = (0.605, 0.597, 0.648, 0.692, 0.728)
-LAWS: tuple[AcceptanceLaw, ...] = (Iid(), Expected(), ByDepth(SHAREGPT), Markov(0.4))
+#: the same of n-gram drafts on InstructCoder: .308 .278 .251 .239 .223 survive, each over the one before it
+NGRAM_CODE = (0.308, 0.903, 0.903, 0.952, 0.933)
+LAWS: tuple[AcceptanceLaw, ...] = (
+    *(Iid(), Expected(), ByDepth(SHAREGPT), Markov(0.4)),
+    ByTask({"default": SHAREGPT, "code": NGRAM_CODE}),
+)
 STREAM = Streams(7, 0).keyed("acceptance")
 
 laws = st.sampled_from(LAWS)
@@ -216,3 +222,23 @@ def test_wrong_options_are_refused(build: object, message: str) -> None:
     assert callable(build)
     with pytest.raises(ValueError, match=f"^{message}"):
         build()
+
+
+def test_the_task_picks_the_curve() -> None:
+    """Requests of a task follow its curve, all others the default's, with the same luck."""
+    law = ByTask({"default": SHAREGPT, "code": NGRAM_CODE})
+    for task, curve in (("code", NGRAM_CODE), ("", SHAREGPT), ("chat", SHAREGPT)):
+        asked = replace(request(301, 0.7), task=task)
+        assert law.rounds(asked, 5, STREAM).tolist() == ByDepth(curve).rounds(asked, 5, STREAM).tolist()
+        kept = law.kept_by_depth(asked, 5, STREAM)
+        np.testing.assert_array_equal(kept, ByDepth(curve).kept_by_depth(asked, 5, STREAM))
+    code, text = (law.rounds(replace(request(301, 0.7), task=task), 5, STREAM).tolist() for task in ("code", ""))
+    assert code != text
+
+
+def test_curves_of_tasks_are_checked() -> None:
+    """A default is needed; a bad curve names its task."""
+    with pytest.raises(ValueError, match="must have an entry 'default'"):
+        ByTask({"code": NGRAM_CODE})
+    with pytest.raises(ValueError, match="task 'code': conditional_acceptance must lie strictly between 0 and 1"):
+        ByTask({"default": SHAREGPT, "code": (1.0,)})

@@ -3,6 +3,7 @@
 from typing import ClassVar, Protocol
 
 from balancesim.acceptance.by_depth import ByDepth
+from balancesim.acceptance.by_task import ByTask
 from balancesim.acceptance.expected import Expected
 from balancesim.acceptance.iid import Iid
 from balancesim.acceptance.markov import Markov
@@ -10,7 +11,7 @@ from balancesim.core.request import Request
 from balancesim.streams import KeyedStream
 from balancesim.units import FloatArray, IntArray, Numeric
 
-__all__ = ["ACCEPTANCE_LAWS", "AcceptanceLaw", "ByDepth", "Expected", "Iid", "Markov"]
+__all__ = ["ACCEPTANCE_LAWS", "AcceptanceLaw", "ByDepth", "ByTask", "Expected", "Iid", "Markov"]
 
 
 class AcceptanceLaw(Protocol):
@@ -39,4 +40,4 @@ class AcceptanceLaw(Protocol):
 
 
 #: every acceptance law a scenario can name
-ACCEPTANCE_LAWS: tuple[type[AcceptanceLaw], ...] = (Iid, Expected, ByDepth, Markov)
+ACCEPTANCE_LAWS: tuple[type[AcceptanceLaw], ...] = (Iid, Expected, ByDepth, ByTask, Markov)
