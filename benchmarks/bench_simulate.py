@@ -123,10 +123,12 @@ def _once(case: Case) -> Figure:
     )
 
 
-def growth_exponent(figures: Sequence[Figure]) -> float:
-    """Return the exponent b of wall time ∝ requests^b between the smallest and the largest case, calibrated."""
+def growth_exponent(figures: Sequence[Figure], time: str = "wall_timeouts") -> float:
+    """Return the exponent b of time ∝ requests^b between the smallest and the largest case; of wall time, calibrated,
+    or of another field, as ``cpu_s`` where other programs share the machine."""
     first, last = figures[0], figures[-1]
-    return math.log(last.wall_timeouts / first.wall_timeouts) / math.log(last.requests / first.requests)
+    ratio: float = getattr(last, time) / getattr(first, time)
+    return math.log(ratio) / math.log(last.requests / first.requests)
 
 
 def sweep_speedup(runs: int) -> float:
@@ -183,6 +185,8 @@ def main() -> None:
         "cases": [asdict(figure) for figure in figures.values()],
         "growth_exponent": growth_exponent(normal),
         "overload_growth_exponent": growth_exponent(overload),
+        "growth_exponent_cpu": growth_exponent(normal, "cpu_s"),
+        "overload_growth_exponent_cpu": growth_exponent(overload, "cpu_s"),
         #: time per request in overload over that at 70 % of capacity, 100,000 requests each
         "overload_time_ratio": normal[1].requests_per_million_timeouts / overload[1].requests_per_million_timeouts,
         "sweep_speedup": sweep_speedup(options.runs),
