@@ -11,7 +11,7 @@ from balancesim.core.decision import Decision, Lane
 from balancesim.core.feasibility import is_feasible
 from balancesim.core.lane_models import ContinuousLanes
 from balancesim.core.request import Mode
-from balancesim.policies import Balance, BalanceRate
+from balancesim.policies import Balance, BalanceRate, BestSingleMode
 from tests.problems import make_candidates, make_problem, problems, random_problem
 from tests.test_padded import COUNTING
 
@@ -63,6 +63,16 @@ def test_is_balance_where_decisions_are_not_frozen():
     problem = random_problem(4, 6, continuous=True, residents=3)
     assert isinstance(problem.lane_model, ContinuousLanes)
     assert BalanceRate().decide(problem) == Balance(refine=False).decide(problem)
+
+
+def test_one_mode_a_decision():
+    """Without hybrids a decision has one lane, and in continuous batching it is the better single mode's."""
+    policy = BalanceRate(hybrid=False)
+    for seed in range(5):
+        assert len(policy.decide(random_problem(seed, 12, slack=(0.3, 1.0))).lanes) == 1
+    problem = random_problem(4, 6, continuous=True)
+    assert policy.decide(problem) == BestSingleMode().decide(problem)
+    assert policy.smallest_gpu_share == 1.0
 
 
 @pytest.mark.parametrize("options", [{"length_ratio": 1.0}, {"shortest": 0.0}, {"share_step": 0.3}])

@@ -10,6 +10,7 @@ import numpy as np
 from balancesim.core.decision import Decision
 from balancesim.core.problem import Problem
 from balancesim.policies.balance import Balance
+from balancesim.policies.best_single_mode import BestSingleMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class BalanceRate:
     shortest: float = 0.1  #: decisions shorter than this part of BALANCE's are not tried
     share_step: float = 0.1  #: step of the grid of z and λ; 1/share_step must be a whole number
     draft_length: int | None = None  #: γ; None = the server's
+    hybrid: bool = True  #: False = one mode a decision: the honest rival, which weighs the length as well
 
     def __post_init__(self) -> None:
         for field in ("length_ratio", "shortest"):
@@ -41,28 +43,32 @@ class BalanceRate:
         passes) their length says nothing, and the answer is BALANCE's.
         """
         if not problem.lane_model.runs_to_end:
-            return self._balance().decide(problem)
+            return self._most(problem)
         return max(self._shorter_and_shorter(problem), key=_rate_hz)
 
     def _shorter_and_shorter(self, problem: Problem) -> Iterator[Decision]:
         users = problem.candidates
-        decision = self._balance().decide(problem)
+        decision = self._most(problem)
         yield decision
         longest = _length_s(decision)
         bound = longest * self.length_ratio
         while decision.admitted and bound > longest * self.shortest:
             hurried = replace(users, slack_s=np.minimum(users.slack_s, bound))
-            decision = self._balance().decide(replace(problem, candidates=hurried))
+            decision = self._most(replace(problem, candidates=hurried))
             yield decision
             bound = min(_length_s(decision), bound) * self.length_ratio
 
     @property
     def smallest_gpu_share(self) -> float:
         """The smallest GPU share of a lane: a switch must cost less than its window."""
-        return self._balance().smallest_gpu_share
+        return self._balance().smallest_gpu_share if self.hybrid else 1.0
 
     def _balance(self) -> Balance:
         return Balance(share_step=self.share_step, refine=False, draft_length=self.draft_length)
+
+    def _most(self, problem: Problem) -> Decision:
+        inner = self._balance() if self.hybrid else BestSingleMode(self.draft_length)
+        return inner.decide(problem)
 
 
 def _length_s(decision: Decision) -> float:
