@@ -54,11 +54,10 @@ def _batch_prediction(problem: Problem, lane: Lane, cost: CostForm) -> LanePredi
     work_s = cost(problem.server, lane.mode, gamma, columns).total_s
     start_s = max(float(members.upload_s.max()), load_s(problem, lane))
     finish_s = start_s + _at_share(np.full(len(members), work_s), lane.gpu_share)
-    return LanePrediction(members.request_id, finish_s, members.slack_s, _padded_bytes(problem, lane))
+    return LanePrediction(members.request_id, finish_s, members.slack_s, _padded_bytes(problem, lane, members))
 
 
-def _padded_bytes(problem: Problem, lane: Lane) -> float:
-    members = members_of(problem, lane)
+def _padded_bytes(problem: Problem, lane: Lane, members: Candidates) -> float:
     if len(members) == 0:
         return 0.0
     tokens = float(members.prompt_tokens.max() + members.output_tokens.max())
@@ -83,7 +82,7 @@ class StaticLanes:
 
     def new_bytes(self, problem: Problem, lane: Lane) -> float:
         """Return M^A or M^S: b sequences, each padded to the longest prompt and the longest answer."""
-        return _padded_bytes(problem, lane)
+        return _padded_bytes(problem, lane, members_of(problem, lane))
 
     def sub_problem(self, problem: Problem, lane: Lane) -> SubProblem:
         """Return the exact sub-problem of a padded batch."""
@@ -108,7 +107,7 @@ class PerUserLanes:
 
     def new_bytes(self, problem: Problem, lane: Lane) -> float:
         """Return M^A or M^S: b sequences, each padded to the longest prompt and the longest answer."""
-        return _padded_bytes(problem, lane)
+        return _padded_bytes(problem, lane, members_of(problem, lane))
 
     def sub_problem(self, problem: Problem, lane: Lane) -> SubProblem:
         """Return the exact sub-problem of a batch with additive cost."""

@@ -160,6 +160,9 @@ class Problem:
     uses_sd: bool = False  #: a lane with residents uses SD, so the draft's weights must stay
     draft_loaded: bool = True  #: False: a decision with an SD lane loads the draft first
     _new_bytes: dict[tuple[object, ...], float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _predictions: dict[tuple[object, ...], LanePrediction] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def rows(self, request_ids: Sequence[int]) -> IntArray:
         """Return the rows of candidates, in the order of the ids.
@@ -193,6 +196,13 @@ class Problem:
         if asked not in self._new_bytes:
             self._new_bytes[asked] = self.lane_model.new_bytes(self, lane)
         return self._new_bytes[asked]
+
+    def predict(self, lane: Lane) -> LanePrediction:
+        """Return `LaneModel.predict` of this problem, worked out once for every set of members and share."""
+        asked = (lane.lane_id, lane.mode, lane.draft_length, lane.draft_rule, lane.gpu_share, lane.members)
+        if asked not in self._predictions:
+            self._predictions[asked] = self.lane_model.predict(self, lane)
+        return self._predictions[asked]
 
     def lane_in_force(self, lane_id: int) -> Lane | None:
         """Return the lane with this number that has residents, if there is one."""

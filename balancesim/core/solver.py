@@ -75,12 +75,12 @@ def settle(problem: Problem, decision: Decision) -> Decision:
     lanes = []
     for chosen in decision.lanes:
         lane = chosen
-        prediction = problem.lane_model.predict(problem, lane)
+        prediction = problem.predict(lane)
         while lane.members and prediction.late.any():
             margin = (prediction.slack_s - prediction.finish_s)[: len(lane.members)]
             worst = int(np.argmin(margin)) if prediction.late[: len(lane.members)].any() else len(lane.members) - 1
             lane = replace(lane, members=lane.members[:worst] + lane.members[worst + 1 :])
-            prediction = problem.lane_model.predict(problem, lane)
+            prediction = problem.predict(lane)
         finish = prediction.finish_s[: len(lane.members)]
         lanes.append(replace(lane, predicted_finish_s=float(finish.max()) if len(finish) else None))
     kept = [lane for lane in lanes if lane.members or problem.lane_in_force(lane.lane_id) is not None]
@@ -101,7 +101,7 @@ def best_of(problem: Problem, decisions: list[Decision]) -> Decision:
     """
     best, best_key = unchanged(problem), (0, math.inf)
     for decision in decisions:
-        predictions = [problem.lane_model.predict(problem, lane) for lane in decision.lanes]
+        predictions = [problem.predict(lane) for lane in decision.lanes]
         if any(prediction.late.any() for prediction in predictions):
             continue
         pairs = zip(decision.lanes, predictions, strict=True)
