@@ -17,9 +17,9 @@ from balancesim.core.memory import speculates
 from balancesim.processes.chunks import Chunk, divided, work_of
 from balancesim.processes.discipline import Host
 from balancesim.processes.resident import LaneHooks, Resident, RoundTokens
+from balancesim.processes.step_plan import steps_done, stop_at_boundary
 from balancesim.units import FloatArray
 
-_EDGE_S = 1e-12  #: a join within this of a step's end is at that boundary
 _MOST_STEPS = 4096  #: longest array of coming steps
 
 
@@ -72,24 +72,16 @@ class ContinuousLane:
 
     def steps_now(self) -> int:
         """Return the steps done by now, those of the plan in progress included."""
-        return self.step if self._plan is None else self.step + self._planned_steps(self._plan)[0]
-
-    def _planned_steps(self, plan: FloatArray) -> tuple[int, float]:
-        """Return the steps of the plan that are done by now, and the GPU seconds since it began."""
-        received = self._host.gpu.received_s(self.lane_id)
-        return int(plan[: self._steps].searchsorted(received + _EDGE_S, side="right")), received
+        if self._plan is None:
+            return self.step
+        return self.step + steps_done(self._host.gpu, self.lane_id, self._plan[: self._steps])
 
     def _wake(self) -> None:
         if not self._busy:  # an idle lane starts with all who come at this instant
             self._busy = True
             self._host.env.timeout(0).callbacks.append(lambda _: self._next())
         elif self._plan is not None:
-            done, received = self._planned_steps(self._plan)
-            at_edge = received <= (self._plan[done - 1] if done else 0.0) + _EDGE_S
-            steps = done if at_edge else done + 1
-            if steps < self._steps:
-                self._steps = steps
-                self._host.gpu.cut(self.lane_id, float(self._plan[steps - 1]) if steps else received)
+            self._steps = stop_at_boundary(self._host.gpu, self.lane_id, self._plan[: self._steps])
 
     def _next(self) -> None:
         """At a step boundary: remove who must stop, then prefill who waits, else decode."""

@@ -4,17 +4,15 @@ One event stands for all steps until the next departure (or, where a rule choose
 many as were walked through); a request that joins cuts them at the end of the step in progress.
 """
 
-import numpy as np
-
 from balancesim.columns import GpuRow
 from balancesim.core.fused import DraftRule, fused_prefill_s
 from balancesim.core.request import Mode
 from balancesim.processes.discipline import Host
 from balancesim.processes.fused_plan import RuledResident, StepPlan, constant_plan, draft_length_of, ruled_plan
 from balancesim.processes.resident import LaneHooks, Resident
+from balancesim.processes.step_plan import steps_done, stop_at_boundary
 
 PROCESS = 0  #: its number on the GPU and in the table of spans; it has the GPU for itself
-_EDGE_S = 1e-12  #: a join within this of a step's end is at that boundary
 _MOST_STEPS = 4096  #: longest plan
 _FIRST_STEPS = 16  #: of a ruled plan, which costs time for every step: longer ones once it runs undisturbed
 
@@ -60,22 +58,16 @@ class FusedProcess:
         """Return the steps done by now, those of the plan in progress included."""
         if self._plan is None:
             return self.step
-        received = self._host.gpu.received_s(PROCESS)
-        done = int(np.searchsorted(self._plan.ends_s[: self._steps], received + _EDGE_S, side="right"))
-        return self.step + min(done, self._steps)
+        return self.step + steps_done(self._host.gpu, PROCESS, self._plan.ends_s[: self._steps])
 
     def _wake(self) -> None:
         if not self._busy:  # an idle process starts with all who come at this instant
             self._busy = True
             self._host.env.timeout(0).callbacks.append(lambda _: self._next())
         elif self._plan is not None:
-            ends_s, received = self._plan.ends_s, self._host.gpu.received_s(PROCESS)
-            done = int(np.searchsorted(ends_s[: self._steps], received + _EDGE_S, side="right"))
-            at_edge = received <= (ends_s[done - 1] if done else 0.0) + _EDGE_S
-            steps = done if at_edge else done + 1
+            steps = stop_at_boundary(self._host.gpu, PROCESS, self._plan.ends_s[: self._steps])
             if steps < self._steps:
                 self._steps, self._walk = steps, max(_FIRST_STEPS, steps)
-                self._host.gpu.cut(PROCESS, float(ends_s[steps - 1]) if steps else received)
 
     def _next(self) -> None:
         """At a step boundary: remove who must stop, then prefill who waits, else step."""
