@@ -1,6 +1,6 @@
 """Reproduce the evaluation of Qu et al. (BALANCE, arXiv 2608.05926 v2): the paper's values beside ours, with intervals.
 
-    python -m analysis.reproduce.balance [--seeds 40] [--jobs 2]
+    python -m analysis.reproduce.balance [--seeds 24] [--jobs 2]
 
 Reads the constants that `fit_balance` found (docs/reproduction/balance_fit.json), runs every sweep over replications
 and writes docs/reproduction/balance.md, balance.csv and balance_*.png.
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run everything and write the report."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=40, help="replications of every point, at least 2")
+    parser.add_argument("--seeds", type=int, default=24, help="replications of every point, at least 2")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--fit", type=Path, default=RESULT)
     parser.add_argument("--out", type=Path, default=OUT)
