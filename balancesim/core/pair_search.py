@@ -12,7 +12,8 @@ import numpy as np
 from balancesim.core.decision import Decision, Lane
 from balancesim.core.problem import Problem, SubProblem
 from balancesim.core.shares import PairSolution, divided, in_force, pair_grid
-from balancesim.core.solver import best_of, best_pair, complete, single
+from balancesim.core.solver import Proposal, best_pair, best_proposal
+from balancesim.core.solver import alone as one_alone
 from balancesim.units import FloatArray
 
 #: Shares of both lanes to try, given the best solution so far.
@@ -79,16 +80,18 @@ def best_two_lanes(problem: Problem, lanes: tuple[Lane, Lane], search: PairSearc
     completion times.
     """
     subs = tuple(problem.lane_model.sub_problem(problem, lane) for lane in lanes)
-    found = [single(problem, lane, sub) for lane, sub in zip(lanes, subs, strict=True)] if alone else []
-    if not any(len(decision.admitted) == len(problem.candidates) for decision in found):
-        found += _side_by_side(problem, lanes, (subs[0], subs[1]), search)
-    return best_of(problem, found)
+    found = [one_alone(problem, lane, sub) for lane, sub in zip(lanes, subs, strict=True)] if alone else []
+    if any(proposal.served == len(problem.candidates) for proposal in found):
+        decision = best_proposal(problem, found)
+        if len(decision.admitted) == len(problem.candidates):
+            return decision
+    return best_proposal(problem, [*found, *_side_by_side(problem, lanes, (subs[0], subs[1]), search)])
 
 
 def _side_by_side(
     problem: Problem, lanes: tuple[Lane, Lane], subs: tuple[SubProblem, SubProblem], search: PairSearch
-) -> list[Decision]:
-    """Return the best decision over the grid, over the shares in force, and over finer axes through the better."""
+) -> list[Proposal]:
+    """Return the best proposal over the grid, over the shares in force, and over finer axes through the better."""
     grids = [divided(problem, lanes, search.gpu_axis(), search.memory_axis())]
     now = in_force(problem, lanes)
     grids += [] if now is None else [now]
@@ -108,7 +111,7 @@ def _side_by_side(
         replace(lane, gpu_share=gpu, memory_share=memory)
         for lane, gpu, memory in zip(lanes, best.gpu_share, best.memory_share, strict=True)
     )
-    return [complete(problem, chosen, best.members)]
+    return [Proposal(chosen, best.members)]
 
 
 def _finer(search: PairSearch) -> list[tuple[_Axis, _Axis]]:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -83,10 +84,17 @@ def pair_grid(
     """
     gpu, memory = (_snapped(gpu[0]), _snapped(gpu[1])), (_snapped(memory[0]), _snapped(memory[1]))
     limits = lane_limits(problem, lanes, np.column_stack(memory)).T
-    distance = np.abs(gpu[0] - gpu[1])[:, None] + np.abs(memory[0] - memory[1])
+    distances = (np.abs(gpu[0] - gpu[1]), np.abs(memory[0] - memory[1]))
+    return PairGrid(gpu, memory, (limits[0], limits[1]), _order(*(distance.tobytes() for distance in distances)))
+
+
+@lru_cache(maxsize=256)  # a policy's axes are the same at every epoch
+def _order(gpu: bytes, memory: bytes) -> IntArray:
+    """Return the places of the cells by distance from equal shares; the arguments are arrays as bytes."""
+    distance = np.frombuffer(gpu)[:, None] + np.frombuffer(memory)
     order = np.empty(distance.size, dtype=np.int64)
     order[np.argsort(np.round(distance, 9).ravel(), kind="stable")] = np.arange(distance.size)
-    return PairGrid(gpu, memory, (limits[0], limits[1]), order.reshape(distance.shape))
+    return order.reshape(distance.shape)
 
 
 def lane_limits(problem: Problem, lanes: tuple[Lane, ...], memory: FloatArray) -> FloatArray:

@@ -9,7 +9,7 @@ Nothing here knows the discipline or the modes: the two lanes may be AD and SD, 
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,16 +30,34 @@ def best_pair(
     return best
 
 
-def single(problem: Problem, lane: Lane, sub: SubProblem) -> Decision:
-    """Return the decision that admits into one lane only, with all the room and its own free memory."""
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Lanes with shares and their new members as masks over the candidates; a decision once `complete` has seen it."""
+
+    lanes: tuple[Lane, ...]
+    members: tuple[BoolArray, ...]
+
+    @property
+    def served(self) -> int:
+        """New members; a decision made of it has no more."""
+        return sum(int(mask.sum()) for mask in self.members)
+
+
+def alone(problem: Problem, lane: Lane, sub: SubProblem) -> Proposal:
+    """Return the proposal that admits into one lane only, with all the room and its own free memory."""
     space = room(problem, (lane.lane_id,))
     free = free_for(problem, (lane,))
     everyone = np.ones((1, len(problem.candidates)), dtype=np.bool_)
     memory = min(space.memory_share * free, free - problem.held_elsewhere_bytes(lane.lane_id))
     budgets = Budgets(everyone, np.array([space.gpu_share]), np.array([memory]), np.zeros(1, dtype=np.int64))
     members = sub.admit(budgets).members[0]
-    chosen = replace(lane, gpu_share=space.gpu_share, memory_share=space.memory_share)
-    return complete(problem, (chosen,), (members,))
+    return Proposal((replace(lane, gpu_share=space.gpu_share, memory_share=space.memory_share),), (members,))
+
+
+def single(problem: Problem, lane: Lane, sub: SubProblem) -> Decision:
+    """Return the decision that admits into one lane only, with all the room and its own free memory."""
+    proposal = alone(problem, lane, sub)
+    return complete(problem, proposal.lanes, proposal.members)
 
 
 def complete(problem: Problem, lanes: tuple[Lane, ...], members: tuple[BoolArray, ...]) -> Decision:
@@ -110,3 +128,14 @@ def best_of(problem: Problem, decisions: list[Decision]) -> Decision:
         if key < best_key:
             best, best_key = decision, key
     return best
+
+
+def best_proposal(problem: Problem, proposals: list[Proposal]) -> Decision:
+    """Return the decision that `best_of` prefers; proposals that cannot serve as many are not completed."""
+    found: list[Decision] = []
+    for proposal in sorted(proposals, key=lambda proposal: -proposal.served):
+        if found and proposal.served < len(found[0].admitted):
+            break
+        decision = best_of(problem, [*found, complete(problem, proposal.lanes, proposal.members)])
+        found = [decision] if decision.admitted else []
+    return found[0] if found else unchanged(problem)

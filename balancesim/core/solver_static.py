@@ -103,7 +103,8 @@ def users_of(problem: Problem, lane: Lane, row: IntArray, start_s: FloatArray) -
         most = min(len(row), int(max(0.0, server.free_bytes(uses_sd=False)) / shortest) + 1)
         costs.cover(most, int(prompts[-1] + outputs[-1]))
     rounds = np.asarray(planned_rounds(output, table.acceptance_rate[row], gamma), dtype=np.int64)
-    bounds, rank = np.unique(rounds, return_inverse=True)
+    # AD knows no bound I: one that everybody keeps stands for none
+    bounds, rank = np.unique(rounds, return_inverse=True) if drafting else (np.zeros(1, np.int64), 0 * rounds)
     return kernel.Users(
         prompt,
         output,
@@ -114,7 +115,7 @@ def users_of(problem: Problem, lane: Lane, row: IntArray, start_s: FloatArray) -
         outputs,
         bounds,
         rank.astype(np.int64),
-        np.searchsorted(bounds, np.arange(rounds.max(initial=0) + 1), side="right") - 1,
+        bounds.searchsorted(np.arange(bounds.max(initial=0) + 1), side="right") - 1,
         costs.prefill_s,
         costs.total_s,
         drafting,
