@@ -132,7 +132,7 @@ def growth_exponent(figures: Sequence[Figure], time: str = "wall_timeouts") -> f
 
 
 def sweep_speedup(runs: int) -> float:
-    """Return how much faster four replications of 10,000 requests are done by two workers than by one; the median."""
+    """Return how much faster four replications of 50,000 requests are done by two workers than by one; the median."""
     ratios = []
     for _ in range(runs):
         alone, both = (_once(_sweep(workers)) for workers in (1, 2))
@@ -141,7 +141,7 @@ def sweep_speedup(runs: int) -> float:
 
 
 def _sweep(workers: int) -> Case:
-    case = poisson(f"sweep_{workers}_workers", 10_000, RATE_HZ)
+    case = poisson(f"sweep_{workers}_workers", 50_000, RATE_HZ)
     return Case(case.name, case.scenario, (*case.overrides, "run.replications=4"), workers)
 
 
