@@ -97,7 +97,14 @@ def _decision(problem: Problem, best: _Best) -> Decision:
     ad, sd = best.assignment
     if not ad.any() or not sd.any():
         return best_alone(problem)  # exact where one mode is enough
-    share_ad, bytes_ad = (float(value[0]) for value in lane_needs(problem, lanes_of(problem)[0], ad[None, :]))
-    share_sd, bytes_sd = (float(value[0]) for value in lane_needs(problem, lanes_of(problem)[1], sd[None, :]))
+    return decision_of(problem, (ad, sd))
+
+
+def decision_of(problem: Problem, masks: tuple[BoolArray, BoolArray]) -> Decision:
+    """Return the decision with these feasible batches side by side; spare GPU time and memory are split evenly."""
+    pairs = zip(lanes_of(problem), masks, strict=True)
+    (share_ad, bytes_ad), (share_sd, bytes_sd) = (
+        (float(value[0]) for value in lane_needs(problem, lane, mask[None, :])) for lane, mask in pairs
+    )
     memory = memory_share_for(ShareChoice(), bytes_ad, bytes_sd, both_free_bytes(problem))
-    return side_by_side(problem, (ad, sd), (share_ad + 1.0 - share_sd) / 2.0, memory)
+    return side_by_side(problem, masks, (share_ad + 1.0 - share_sd) / 2.0, memory)

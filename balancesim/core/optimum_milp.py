@@ -24,15 +24,12 @@ from balancesim.core.lane_models import load_s
 from balancesim.core.memory import padded_kv_bytes, speculates
 from balancesim.core.optimum import (
     Optimum,
-    ShareChoice,
     best_alone,
     both_free_bytes,
     can_draft,
     lanes_of,
-    memory_share_for,
-    side_by_side,
 )
-from balancesim.core.optimum_exhaustive import lane_needs
+from balancesim.core.optimum_exhaustive import decision_of
 from balancesim.core.padded import BatchShape, padded_cost
 from balancesim.core.problem import Problem
 from balancesim.core.speculation import planned_rounds
@@ -166,11 +163,7 @@ def integer_program(problem: Problem, node_limit: int = 100_000) -> Optimum:
         for lane in range(2):
             masks[lane][row] = result.x[lane * len(row) : (lane + 1) * len(row)] > 0.5
         if masks[0].sum() + masks[1].sum() > len(alone.admitted):
-            (ad, bytes_ad), (sd, bytes_sd) = (
-                lane_needs(problem, lane, mask[None, :]) for lane, mask in zip(lanes, masks, strict=True)
-            )
-            memory = memory_share_for(ShareChoice(), float(bytes_ad[0]), float(bytes_sd[0]), free)
-            best = side_by_side(problem, (masks[0], masks[1]), (float(ad[0]) + 1.0 - float(sd[0])) / 2.0, memory)
+            best = decision_of(problem, (masks[0], masks[1]))
     return Optimum(best, max(bound, len(alone.admitted)), nodes)
 
 

@@ -12,7 +12,6 @@ unless ``early_exit`` is off: then all batches of a decision run the rounds of t
 counts.
 """
 
-import math
 from collections.abc import Generator
 
 import numpy as np
@@ -24,6 +23,7 @@ from balancesim.core.pipeline_lanes import PipelineLanes
 from balancesim.core.pipeline_times import BatchTimes
 from balancesim.core.problem import Residents, no_residents
 from balancesim.core.request import Mode
+from balancesim.processes.batch_uploads import upload_missing
 from balancesim.processes.discipline import Host
 from balancesim.processes.pipeline_batch import Member, PipelineBatch, batch_rounds, make_batch
 from balancesim.processes.visit import Visit
@@ -89,29 +89,8 @@ class PipelineDiscipline:
             visit.prefill_tokens = 0
             visit.reserved_bytes = batch.bytes_mbs / len(visits)
         batch.waiting = {visit.request.request_id for visit in visits if visit.upload_end_s is None}
-        for visit in visits:
-            if visit.upload_end_s is None:
-                self._upload(batch, visit)
+        upload_missing(self._host, visits, batch.waiting, batch.drop, lambda: self._start_if_ready(batch))
         self._start_if_ready(batch)
-
-    def _upload(self, batch: PipelineBatch, visit: Visit) -> None:
-        host = self._host
-
-        def arrived(visit: Visit) -> None:
-            batch.waiting.discard(visit.request.request_id)
-            self._start_if_ready(batch)
-
-        def too_late(_: simpy.Event) -> None:
-            if visit.request.request_id in batch.waiting:
-                host.uploads.cancel(visit)
-                batch.waiting.discard(visit.request.request_id)
-                batch.drop(visit)
-                host.expired(visit)
-                self._start_if_ready(batch)
-
-        host.uploads.start(visit, arrived)
-        if math.isfinite(visit.deadline_at_s):
-            host.env.timeout(max(0.0, visit.deadline_at_s - host.env.now)).callbacks.append(too_late)
 
     def _start_if_ready(self, batch: PipelineBatch) -> None:
         if batch.waiting or batch.started:

@@ -4,11 +4,9 @@ A decision is frozen until all its lanes are done (model.md §10). A lane starts
 draft model, if it was not loaded); a prompt that is not in by its deadline is dropped and the lane starts without it.
 """
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
-import simpy
 
 from balancesim.columns import GpuRow
 from balancesim.core.decision import Lane
@@ -16,6 +14,7 @@ from balancesim.core.lane_models import CostForm
 from balancesim.core.memory import padded_kv_bytes, speculates
 from balancesim.core.padded import BatchCost, Members, padded_batch
 from balancesim.core.problem import Residents, no_residents
+from balancesim.processes.batch_uploads import upload_missing
 from balancesim.processes.discipline import Host
 from balancesim.processes.visit import Visit
 
@@ -75,31 +74,11 @@ class StaticDiscipline:
         batch.waiting = {visit.request.request_id for visit in visits if visit.upload_end_s is None}
         for visit in visits:
             visit.reserved_bytes = per_sequence
-            if visit.upload_end_s is None:
-                self._upload(batch, visit)
+        upload_missing(host, visits, batch.waiting, batch.members.remove, lambda: self._start_if_ready(batch))
         if draft_load_s > 0 and speculates(lane.mode, lane.draft_length):
             batch.draft_ready = False
             host.env.timeout(draft_load_s).callbacks.append(lambda _: self._draft_loaded(batch))
         self._start_if_ready(batch)
-
-    def _upload(self, batch: _Batch, visit: Visit) -> None:
-        host = self._host
-
-        def arrived(visit: Visit) -> None:
-            batch.waiting.discard(visit.request.request_id)
-            self._start_if_ready(batch)
-
-        def too_late(_: simpy.Event) -> None:
-            if visit.request.request_id in batch.waiting:
-                host.uploads.cancel(visit)
-                batch.waiting.discard(visit.request.request_id)
-                batch.members.remove(visit)
-                host.expired(visit)
-                self._start_if_ready(batch)
-
-        host.uploads.start(visit, arrived)
-        if math.isfinite(visit.deadline_at_s):
-            host.env.timeout(max(0.0, visit.deadline_at_s - host.env.now)).callbacks.append(too_late)
 
     def _draft_loaded(self, batch: _Batch) -> None:
         batch.draft_ready = True
